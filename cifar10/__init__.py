@@ -1,0 +1,37 @@
+"""The classic TensorFlow 1 CIFAR-10 program, whole, on today's TensorFlow.
+
+A small convolutional network, trained from input queues in graph mode, with
+moving averages, hooks, multi-GPU towers and a separate evaluator. Importing
+the package loads no TensorFlow; its modules, lowest first:
+
+  datasets       files on disk: what is there, validation, download
+  sample         draws the generated data set
+  summaries      TensorBoard summaries under exact tags
+  cifar10_input  queues: reader, distortions, batches
+  cifar10        the model: inference, loss, train
+  checkpoints    what a run leaves on disk, and restoring it
+  training       towers, hooks, the training loop
+  evaluation     the evaluator
+"""
+
+__version__ = '0.1.0'
+
+
+class Error(Exception):
+  """What a person can mend: one line that says what, where, and what to do."""
+
+  exit_status = 1
+
+
+class UsageError(Error):
+  """The command line asks for what cannot be done."""
+
+  exit_status = 2
+
+
+class Interrupted(Error):
+  """A signal ended the work; what it had done is saved."""
+
+  def __init__(self, message, signum):
+    super().__init__(message)
+    self.exit_status = 128 + signum

@@ -1,0 +1,159 @@
+"""What a run leaves on disk beside summaries: checkpoints and `run.json`.
+
+The keys of a checkpoint are the names of the variables (see `cifar10`). The
+moving average of a variable has its name and `/ExponentialMovingAverage`.
+"""
+
+import dataclasses
+import json
+import os
+
+import tensorflow.compat.v1 as tf
+
+import cifar10
+
+_RUN_FILE = 'run.json'
+
+
+class CheckpointError(cifar10.Error):
+  """A checkpoint is missing, or does not fit."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """What a checkpoint does not say of itself, kept beside it in `run.json`.
+
+  Attributes:
+    dataset: name of the data set.
+    class_names: tuple of str, in label order.
+    image_size: height and width of the pictures that the network sees.
+    float_type: 'float32' or 'float16', what layers compute in.
+    version: that of this package.
+  """
+
+  dataset: str
+  class_names: tuple
+  image_size: int
+  float_type: str
+  version: str = cifar10.__version__
+
+
+def write_run(directory, run):
+  """Writes `run` to `directory`, whole or not at all."""
+  path = os.path.join(directory, _RUN_FILE)
+  part = '%s.%d.part' % (path, os.getpid())
+  with open(part, 'w', encoding='utf-8') as f:
+    json.dump(dataclasses.asdict(run), f, indent=2)
+    f.write('\n')
+  os.replace(part, path)
+
+
+def read_run(directory):
+  """Returns the `Run` of a folder; None where it keeps none.
+
+  Raises:
+    CheckpointError: `run.json` is there and cannot be understood.
+  """
+  path = os.path.join(directory, _RUN_FILE)
+  try:
+    with open(path, encoding='utf-8') as f:
+      fields = json.load(f)
+    run = Run(**fields)
+  except FileNotFoundError:
+    return None
+  except (ValueError, TypeError) as e:
+    raise CheckpointError(
+      '%s cannot be understood (%s): remove it, and say by flags what it said'
+      % (path, e)
+    ) from e
+  return dataclasses.replace(run, class_names=tuple(run.class_names))
+
+
+def check_same_run(directory, run):
+  """Raises `CheckpointError` where a folder holds another kind of run."""
+  there = read_run(directory)
+  if there is None:
+    return
+  for field in ('dataset', 'class_names', 'image_size', 'float_type'):
+    old, new = getattr(there, field), getattr(run, field)
+    if old != new:
+      raise CheckpointError(
+        '%s holds a run with %s %s, not %s: choose another folder, or '
+        '--overwrite' % (directory, field, _shown(old), _shown(new))
+      )
+
+
+def _shown(value):
+  return ' '.join(value) if isinstance(value, tuple) else value
+
+
+def newest(directory):
+  """Returns the path prefix of the newest checkpoint; None if there is none."""
+  return tf.train.latest_checkpoint(directory)
+
+
+def read_global_step(path):
+  """Returns the step at which a checkpoint was saved.
+
+  Raises:
+    CheckpointError: `path` is no checkpoint, or counts no steps.
+  """
+  # The original multi-GPU program kept it as a float.
+  return int(_read(_open(path), path, tf.GraphKeys.GLOBAL_STEP))
+
+
+def restore(session, path, variables, optional=()):
+  """Sets variables to what a checkpoint holds.
+
+  By value and not by `tf.train.Saver`, which cannot cast: the original's
+  checkpoints may hold `global_step` as float32, and lack loss averages.
+
+  Args:
+    session: session whose variables to set.
+    path: path prefix of the checkpoint.
+    variables: dict from key to variable.
+    optional: keys that may be missing; those variables stay as they are.
+
+  Raises:
+    CheckpointError: a key is missing, or its shape differs.
+  """
+  reader = _open(path)
+  initializers, values = [], {}
+  for key, variable in variables.items():
+    if key in optional and not reader.has_tensor(key):
+      continue
+    value = _read(reader, path, key)
+    if value.shape != variable.shape:
+      raise CheckpointError(
+        '%s: %s has shape %s, this network %s: another kind of run'
+        % (path, key, list(value.shape), variable.shape.as_list())
+      )
+    initializers.append(variable.initializer)
+    values[variable.initializer.inputs[1]] = value
+  session.run(initializers, values)
+
+
+def _open(path):
+  try:
+    return tf.train.load_checkpoint(path)
+  except (tf.errors.OpError, ValueError, RuntimeError) as e:
+    raise CheckpointError(
+      '%s is no checkpoint that can be read: %s' % (path, _first_line(e))
+    ) from e
+
+
+def _read(reader, path, key):
+  if not reader.has_tensor(key):
+    raise CheckpointError(
+      '%s has no %s: it is not a checkpoint of this network' % (path, key)
+    )
+  try:
+    return reader.get_tensor(key)
+  except (tf.errors.OpError, ValueError, RuntimeError) as e:
+    raise CheckpointError(
+      '%s: %s cannot be read: %s' % (path, key, _first_line(e))
+    ) from e
+
+
+def _first_line(error):
+  return str(getattr(error, 'message', error)).splitlines()[0]

@@ -1,0 +1,354 @@
+"""Input queues: from record files to batches of pictures.
+
+  file names -> reader -> queue of records -> whole batches: parse, distort or
+  crop, standardize -> (training only) queue of finished batches
+
+Work is done on whole batches from the start, yet every picture draws its own
+crop, flip, brightness and contrast. One thread does all of it by default, so a
+graph-level seed (`tf.set_random_seed`) repeats the very same batches: a shuffle
+queue draws by its length at that moment, and a single thread that fills it to
+a fixed length before each draw is the one way to make that length certain.
+
+Everything is pinned to the CPU, whatever device scope is around it.
+"""
+
+import collections
+import contextlib
+
+import tensorflow.compat.v1 as tf
+
+from cifar10 import datasets, summaries
+
+IMAGE_SIZE = 24
+NUM_CLASSES = 10
+NUM_EXAMPLES_PER_EPOCH_FOR_TRAIN = 50000
+NUM_EXAMPLES_PER_EPOCH_FOR_EVAL = 10000
+BATCH_SIZE = 128
+MIN_QUEUE_FRACTION = 0.4
+
+# The tutorial's distortions, in units of grey levels (0-255) and as a factor.
+MAX_BRIGHTNESS_DELTA = 63.0
+CONTRAST_RANGE = (0.2, 1.8)
+
+# Finished batches that wait for the training step.
+_BATCH_QUEUE_CAPACITY = 4
+
+_Distortions = collections.namedtuple(
+  '_Distortions', 'offset_y offset_x flip brightness contrast'
+)
+
+
+class CIFAR10Record:
+  """One example, as `read_cifar10` yields it."""
+
+
+def read_cifar10(filename_queue, label_bytes=1, label_index=0):
+  """Reads one example from the files that a queue names.
+
+  Args:
+    filename_queue: queue of file names, as `tf.train.string_input_producer`
+      makes it.
+    label_bytes: label bytes at the start of a record: 1, for CIFAR-100 2.
+    label_index: which of them is the label.
+
+  Returns:
+    An object with the fields
+      height, width, depth: 32, 32 and 3.
+      key: string, shape []: file name and record number.
+      label: int32 [1].
+      uint8image: uint8 [32, 32, 3].
+  """
+  result = CIFAR10Record()
+  result.height = datasets.HEIGHT
+  result.width = datasets.WIDTH
+  result.depth = datasets.DEPTH
+  reader = tf.FixedLengthRecordReader(label_bytes + datasets.IMAGE_BYTES)
+  result.key, value = reader.read(filename_queue)
+  images, result.label = _parse_records(
+    tf.expand_dims(value, 0), label_bytes, label_index
+  )
+  result.uint8image = images[0]
+  return result
+
+
+def distorted_inputs(
+  data_dir=datasets.DATA_DIR,
+  batch_size=BATCH_SIZE,
+  *,
+  dataset='cifar10',
+  min_queue_fraction=MIN_QUEUE_FRACTION,
+):
+  """Builds training input: distorted, shuffled batches without end.
+
+  Args:
+    data_dir: the folder of the .bin files.
+    batch_size: examples a batch.
+    dataset: name of the data set, see `datasets.SPECS`.
+    min_queue_fraction: the part of all examples that the shuffle queue keeps.
+
+  Returns:
+    images: float32 [batch_size, IMAGE_SIZE, IMAGE_SIZE, 3], standardized.
+    labels: int32 [batch_size].
+
+  Raises:
+    cifar10.Error: the data cannot be used, in one line that says why.
+    RuntimeError: outside a graph.
+  """
+  split = datasets.load(dataset, data_dir, 'train')
+  return distorted_batches(split, batch_size, min_queue_fraction)[0]
+
+
+def inputs(
+  eval_data,
+  data_dir=datasets.DATA_DIR,
+  batch_size=BATCH_SIZE,
+  *,
+  dataset='cifar10',
+):
+  """Builds evaluation input: each example once, in file order.
+
+  After the last example `tf.errors.OutOfRangeError` ends the pass. Needs
+  `tf.local_variables_initializer()` and started queue runners.
+
+  Args:
+    eval_data: whether to read the test files; else the training files.
+    data_dir: the folder of the .bin files.
+    batch_size: examples a batch; the last batch holds what is left.
+    dataset: name of the data set, see `datasets.SPECS`.
+
+  Returns:
+    images: float32 [?, IMAGE_SIZE, IMAGE_SIZE, 3], standardized.
+    labels: int32 [?].
+
+  Raises:
+    cifar10.Error: the data cannot be used, in one line that says why.
+    RuntimeError: outside a graph.
+  """
+  split = datasets.load(dataset, data_dir, 'test' if eval_data else 'train')
+  return eval_batches(split, batch_size)
+
+
+def min_queue_examples(split, min_queue_fraction=MIN_QUEUE_FRACTION):
+  """Returns how many examples the shuffle queue keeps, at least."""
+  return int(split.num_examples * min_queue_fraction)
+
+
+def distorted_batches(
+  split,
+  batch_size,
+  min_queue_fraction=MIN_QUEUE_FRACTION,
+  num_batches=1,
+):
+  """Builds the training input of one or more towers on one queue.
+
+  Args:
+    split: the `datasets.Split` to read.
+    batch_size: examples a batch.
+    min_queue_fraction: the part of all examples that the shuffle queue keeps.
+    num_batches: how many batches a step takes, all of them distinct.
+
+  Returns:
+    A list of `num_batches` pairs of images (float32 [batch_size, IMAGE_SIZE,
+    IMAGE_SIZE, 3]) and labels (int32 [batch_size]).
+  """
+  with _input_scope():
+    images, labels = _generate_image_and_label_batch(
+      split,
+      min_queue_examples(split, min_queue_fraction),
+      batch_size,
+      shuffle=True,
+    )
+    queue = tf.FIFOQueue(
+      max(_BATCH_QUEUE_CAPACITY, 2 * num_batches),
+      [images.dtype, labels.dtype],
+      [images.shape, labels.shape],
+      name='batch_queue',
+    )
+    tf.train.add_queue_runner(
+      tf.train.QueueRunner(queue, [queue.enqueue([images, labels])])
+    )
+    summaries.scalar('input/batches_in_queue', tf.to_float(queue.size()))
+    batches = []
+    for _ in range(num_batches):
+      # One after the other: which tower gets which batch is repeatable.
+      with tf.control_dependencies([batches[-1][1]] if batches else []):
+        batches.append(queue.dequeue())
+    summaries.image('images', batches[0][0])
+    return batches
+
+
+def eval_batches(split, batch_size):
+  """Builds evaluation input, see `inputs`, from a `datasets.Split`."""
+  with _input_scope():
+    images, labels = _generate_image_and_label_batch(
+      split, 0, batch_size, shuffle=False
+    )
+    summaries.image('images', images)
+    return images, labels
+
+
+def _input_scope():
+  """Returns a scope on the CPU, under the name `input`; checks for a graph."""
+  if tf.executing_eagerly():
+    raise RuntimeError(
+      'Input queues live in graphs: build them within '
+      '"with tf.Graph().as_default():".'
+    )
+  stack = contextlib.ExitStack()
+  stack.enter_context(tf.device('/cpu:0'))
+  stack.enter_context(tf.name_scope('input'))
+  return stack
+
+
+def _generate_image_and_label_batch(
+  split, min_queue_examples, batch_size, shuffle
+):
+  """Assembles batches of pictures and labels: all input goes through here.
+
+  Args:
+    split: the `datasets.Split` to read.
+    min_queue_examples: records that stay in the shuffle queue.
+    batch_size: examples a batch.
+    shuffle: for training: without end, shuffled and distorted. Else for
+      evaluation: each example once, in order, cropped at the centre.
+
+  Returns:
+    images float32 [batch, IMAGE_SIZE, IMAGE_SIZE, 3], labels int32 [batch].
+  """
+  filename_queue = tf.train.string_input_producer(
+    list(split.files), num_epochs=None if shuffle else 1, shuffle=shuffle
+  )
+  reader = tf.FixedLengthRecordReader(split.spec.record_bytes)
+
+  def read():
+    return reader.read_up_to(filename_queue, batch_size).values
+
+  if shuffle:
+    records = _shuffled_records(read, min_queue_examples, batch_size)
+  else:
+    records = _ordered_records(read, batch_size)
+  images, labels = _parse_records(
+    records, split.spec.label_bytes, split.spec.label_index
+  )
+  if shuffle:
+    return _distort(images, _draw_distortions(batch_size)), labels
+  return _crop_centre(images), labels
+
+
+def _shuffled_records(read, min_queue_examples, batch_size):
+  """Returns `batch_size` records, drawn from a queue of the next ones.
+
+  Args:
+    read: function that makes the operation that reads some records.
+    min_queue_examples: records left in the queue, which is how well it shuffles.
+    batch_size: how many to draw.
+  """
+  queue = tf.RandomShuffleQueue(
+    capacity=min_queue_examples + 3 * batch_size,
+    min_after_dequeue=min_queue_examples,
+    dtypes=[tf.string],
+    shapes=[[]],
+    name='shuffle_queue',
+  )
+  summaries.scalar('input/examples_in_queue', tf.to_float(queue.size()))
+
+  def fill(_):
+    with tf.control_dependencies([queue.enqueue_many([read()])]):
+      return queue.size()
+
+  size = tf.while_loop(
+    lambda size: size < min_queue_examples + batch_size,
+    fill,
+    [queue.size()],
+    name='fill',
+  )
+  with tf.control_dependencies([size]):
+    return queue.dequeue_many(batch_size)
+
+
+def _ordered_records(read, batch_size):
+  """Returns the next `batch_size` records, fewer at the end of all files."""
+  queue = tf.FIFOQueue(3 * batch_size, [tf.string], [[]], name='record_queue')
+  tf.train.add_queue_runner(
+    tf.train.QueueRunner(queue, [queue.enqueue_many([read()])])
+  )
+  return queue.dequeue_up_to(batch_size)
+
+
+def _parse_records(records, label_bytes, label_index):
+  """Parses records into pictures and labels.
+
+  Args:
+    records: string [n], each label bytes and then the planes of a picture.
+    label_bytes: label bytes at the start of a record.
+    label_index: which of them is the label.
+
+  Returns:
+    images uint8 [n, 32, 32, 3], labels int32 [n].
+  """
+  values = tf.decode_raw(records, tf.uint8)
+  labels = tf.cast(values[:, label_index], tf.int32)
+  planes = tf.reshape(
+    values[:, label_bytes : label_bytes + datasets.IMAGE_BYTES],
+    [-1, datasets.DEPTH, datasets.HEIGHT, datasets.WIDTH],
+  )
+  planes.set_shape(records.shape.concatenate(planes.shape[1:]))
+  # From [depth, height, width] to [height, width, depth].
+  return tf.transpose(planes, [0, 2, 3, 1]), labels
+
+
+def _draw_distortions(n):
+  """Draws what happens to each of `n` pictures, independently of the others."""
+  num_offsets = datasets.HEIGHT - IMAGE_SIZE + 1
+  return _Distortions(
+    offset_y=tf.random_uniform([n], 0, num_offsets, tf.int32),
+    offset_x=tf.random_uniform([n], 0, num_offsets, tf.int32),
+    flip=tf.random_uniform([n]) < 0.5,
+    brightness=tf.random_uniform(
+      [n], -MAX_BRIGHTNESS_DELTA, MAX_BRIGHTNESS_DELTA
+    ),
+    contrast=tf.random_uniform([n], *CONTRAST_RANGE),
+  )
+
+
+def _distort(images, draws):
+  """Crops, flips, brightens, changes contrast, and standardizes.
+
+  Args:
+    images: uint8 [n, height, width, 3].
+    draws: `_Distortions`: the crop's first row and column (int32 [n]), whether
+      to flip (bool [n]), the grey levels to add and the factor of contrast
+      (float32 [n]).
+
+  Returns:
+    float32 [n, IMAGE_SIZE, IMAGE_SIZE, 3].
+  """
+  images = _crop_and_flip(images, draws.offset_y, draws.offset_x, draws.flip)
+  images = tf.to_float(images)
+  images += draws.brightness[:, None, None, None]
+  # Contrast is about the mean of each channel of each picture.
+  mean = tf.reduce_mean(images, [1, 2], keepdims=True)
+  images = (images - mean) * draws.contrast[:, None, None, None] + mean
+  return tf.image.per_image_standardization(images)
+
+
+def _crop_and_flip(images, offset_y, offset_x, flip):
+  """Takes one window of each picture, mirrored or not, in a single gather."""
+  n, height, width, depth = images.shape
+  steps = tf.range(IMAGE_SIZE)
+  rows = offset_y[:, None] + steps
+  columns = offset_x[:, None] + tf.where(
+    tf.tile(flip[:, None], [1, IMAGE_SIZE]),
+    tf.tile(steps[None, ::-1], [n, 1]),
+    tf.tile(steps[None], [n, 1]),
+  )
+  rows += height * tf.range(n)[:, None]
+  pixels = rows[:, :, None] * width + columns[:, None, :]
+  return tf.gather(tf.reshape(images, [-1, depth]), pixels)
+
+
+def _crop_centre(images):
+  """Returns the central window of each picture, standardized."""
+  top = (datasets.HEIGHT - IMAGE_SIZE) // 2
+  images = images[:, top : top + IMAGE_SIZE, top : top + IMAGE_SIZE]
+  return tf.image.per_image_standardization(tf.to_float(images))

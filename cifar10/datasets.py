@@ -1,0 +1,446 @@
+"""Data sets on disk: which files they are, checking, fetching and drawing them.
+
+A data set is a record of facts (`Spec`) in a registry (`SPECS`). `load` turns
+one into the files, class names and sizes of one split (`Split`) and fetches or
+draws what is not there yet. Nothing here needs TensorFlow.
+"""
+
+import contextlib
+import dataclasses
+import glob
+import hashlib
+import logging
+import os
+import re
+import shutil
+import sys
+import tarfile
+import tempfile
+
+import numpy as np
+from six.moves import urllib
+
+import cifar10
+from cifar10 import sample
+
+HEIGHT = WIDTH = 32
+DEPTH = 3
+IMAGE_BYTES = HEIGHT * WIDTH * DEPTH
+DATA_DIR = '/tmp/cifar10_data'
+# The publisher's page of both archives; sizes and checksums are those of the
+# files that it served when this was written.
+_BASE_URL = 'https://www.cs.toronto.edu/~kriz/'
+_TIMEOUT_SECS = 60
+_BLOCK_BYTES = 1 << 20
+_SAMPLES_PER_FILE = 2000
+
+log = logging.getLogger(__name__)
+
+
+class DataError(cifar10.Error):
+  """A data file is missing or is not what it should be."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Archive:
+  """A published .tar.gz: where it is, and how to know that it is whole."""
+
+  url: str
+  num_bytes: int
+  sha256: str
+
+  @property
+  def filename(self):
+    return os.path.basename(urllib.parse.urlparse(self.url).path)
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+  """What is known of a data set before any file is looked at.
+
+  Attributes:
+    name: what `--dataset` calls it.
+    folder: the folder of its files, below DATA_DIR.
+    class_names: names in label order, or () where only the names file knows.
+    label_bytes: label bytes at the start of each record.
+    label_index: which of them is the label (0 is the first).
+    train_files: pattern of the training files.
+    required_files: training files that must be there.
+    eval_file: the file of the evaluation split.
+    names_file: the text file of class names, one a line.
+    archive: the published `Archive`, or None.
+    drawn: whether `sample` draws it.
+  """
+
+  name: str
+  folder: str
+  class_names: tuple = ()
+  label_bytes: int = 1
+  label_index: int = 0
+  train_files: str = 'data_batch_*.bin'
+  required_files: tuple = ()
+  eval_file: str = 'test_batch.bin'
+  names_file: str = 'batches.meta.txt'
+  archive: Archive | None = None
+  drawn: bool = False
+
+  @property
+  def record_bytes(self):
+    return self.label_bytes + IMAGE_BYTES
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+  """One split of a data set, checked: `files` hold `num_examples` records.
+
+  Attributes:
+    spec: the data set's `Spec`.
+    files: tuple of paths, in reading order.
+    class_names: tuple of str, in label order.
+    num_examples: records in all files together.
+  """
+
+  spec: Spec
+  files: tuple
+  class_names: tuple
+  num_examples: int
+
+  @property
+  def num_classes(self):
+    return len(self.class_names)
+
+
+_FIVE_BATCHES = tuple('data_batch_%d.bin' % i for i in range(1, 6))
+
+_CIFAR10_NAMES = tuple(
+  'airplane automobile bird cat deer dog frog horse ship truck'.split()
+)
+
+_CIFAR100_NAMES = tuple(
+  """
+  apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy
+  bridge bus butterfly camel can castle caterpillar cattle chair chimpanzee
+  clock cloud cockroach couch crab crocodile cup dinosaur dolphin elephant
+  flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower
+  leopard lion lizard lobster man maple_tree motorcycle mountain mouse mushroom
+  oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree plain plate
+  poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark
+  shrew skunk skyscraper snail snake spider squirrel streetcar sunflower
+  sweet_pepper table tank telephone television tiger tractor train trout tulip
+  turtle wardrobe whale willow_tree wolf woman worm
+  """.split()
+)
+
+SPECS = {
+  spec.name: spec
+  for spec in (
+    Spec(
+      name='cifar10',
+      folder='cifar-10-batches-bin',
+      class_names=_CIFAR10_NAMES,
+      required_files=_FIVE_BATCHES,
+      archive=Archive(
+        _BASE_URL + 'cifar-10-binary.tar.gz',
+        170052171,
+        'c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd',
+      ),
+    ),
+    Spec(
+      name='cifar100',
+      folder='cifar-100-binary',
+      class_names=_CIFAR100_NAMES,
+      label_bytes=2,
+      label_index=1,
+      train_files='train.bin',
+      required_files=('train.bin',),
+      eval_file='test.bin',
+      names_file='fine_label_names.txt',
+      archive=Archive(
+        _BASE_URL + 'cifar-100-binary.tar.gz',
+        168513733,
+        '58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec',
+      ),
+    ),
+    Spec(
+      name='sample',
+      folder='sample-batches-bin',
+      class_names=sample.CLASS_NAMES,
+      required_files=_FIVE_BATCHES,
+      drawn=True,
+    ),
+  )
+}
+
+
+def find_spec(name):
+  """Returns the `Spec` called `name`.
+
+  A name that is not in `SPECS` is a data set of one's own: the CIFAR-10 layout
+  in `DATA_DIR/NAME-batches-bin/`, with a `batches.meta.txt`.
+
+  Raises:
+    cifar10.UsageError: `name` cannot be part of a folder's name.
+  """
+  if name in SPECS:
+    return SPECS[name]
+  if not re.fullmatch(r'\w[\w.-]*', name):
+    raise cifar10.UsageError(
+      '--dataset=%s: a data set is named by letters, digits, "_", "." and "-"'
+      % name
+    )
+  return Spec(name=name, folder=name + '-batches-bin')
+
+
+def load(name, data_dir=DATA_DIR, split='train'):
+  """Checks one split of a data set; fetches or draws the data set if need be.
+
+  Args:
+    name: a name in `SPECS`, or that of a data set of one's own.
+    data_dir: the folder that holds the data set's folder, or that folder.
+    split: 'train' or 'test'.
+
+  Returns:
+    The `Split`, every record of it within the data set's format.
+
+  Raises:
+    DataError: a file is missing, is no whole number of records, or holds a
+      label that no class has.
+    cifar10.UsageError: there is no such data set.
+  """
+  spec = find_spec(name)
+  folder = prepare(spec, data_dir)
+  files = _split_files(spec, folder, split)
+  class_names = _read_class_names(spec, folder)
+  counts = [_check_file(spec, path, len(class_names)) for path in files]
+  return Split(spec, tuple(files), class_names, sum(counts))
+
+
+def prepare(spec, data_dir):
+  """Returns the folder of the .bin files; fills it where it holds none.
+
+  Raises:
+    DataError: the archive cannot be had, or is not the published one.
+    cifar10.UsageError: there are no files, and nowhere to get them from.
+  """
+  folder = os.path.join(data_dir, spec.folder)
+  for candidate in (folder, data_dir):
+    if glob.glob(os.path.join(glob.escape(candidate), '*.bin')):
+      return candidate
+  if spec.drawn:
+    draw(spec, data_dir)
+  elif spec.archive:
+    download(spec, data_dir)
+  else:
+    raise cifar10.UsageError(
+      '--dataset=%s: there is no such data set: no .bin file in %s (known '
+      'without files: %s)' % (spec.name, folder, ', '.join(SPECS))
+    )
+  return folder
+
+
+def _split_files(spec, folder, split):
+  """Returns the paths of a split's files, in reading order."""
+  if split == 'test':
+    files = [os.path.join(folder, spec.eval_file)]
+  else:
+    # data_batch_10 comes after data_batch_9.
+    files = sorted(
+      glob.glob(os.path.join(glob.escape(folder), spec.train_files)),
+      key=lambda path: (len(path), path),
+    )
+  required = [os.path.join(folder, name) for name in spec.required_files]
+  for path in files if split == 'test' else required:
+    if not os.path.exists(path):
+      raise DataError(
+        '%s is missing, other files of the data set are there: put it back, or '
+        'remove the folder to have all of it made anew' % path
+      )
+  if not files:
+    raise DataError('%s holds no %s to train on' % (folder, spec.train_files))
+  return files
+
+
+def _read_class_names(spec, folder):
+  """Returns the class names: the names file's, else those that are known."""
+  path = os.path.join(folder, spec.names_file)
+  if not os.path.exists(path):
+    if spec.class_names:
+      return spec.class_names
+    raise DataError(
+      '%s is missing: write the class names there, one a line, in the order of '
+      'the labels' % path
+    )
+  with open(path, encoding='utf-8') as f:
+    names = tuple(line.strip() for line in f if line.strip())
+  if not names:
+    raise DataError('%s names no class: write one name a line' % path)
+  return names
+
+
+def _check_file(spec, path, num_classes):
+  """Returns how many records a .bin file holds, after checking every label."""
+  num_bytes = os.path.getsize(path)
+  num_records, rest = divmod(num_bytes, spec.record_bytes)
+  if rest or not num_records:
+    raise DataError(
+      '%s has %d bytes: not a whole number of %s records of %d bytes each'
+      % (path, num_bytes, spec.name, spec.record_bytes)
+    )
+  records = np.memmap(
+    path, np.uint8, 'r', shape=(num_records, spec.record_bytes)
+  )
+  labels = np.array(records[:, spec.label_index])
+  wrong = np.flatnonzero(labels >= num_classes)
+  if wrong.size:
+    raise DataError(
+      '%s: record %d has label %d, labels go from 0 to %d'
+      % (path, wrong[0], labels[wrong[0]], num_classes - 1)
+    )
+  return num_records
+
+
+def draw(spec, data_dir):
+  """Draws the sample set into `data_dir`: five training files and one test."""
+  log.info('Drawing the sample data set in %s', data_dir)
+  with _staging_folder(spec, data_dir) as folder:
+    for seed, name in enumerate(spec.required_files + (spec.eval_file,)):
+      with open(os.path.join(folder, name), 'wb') as f:
+        f.write(sample.records(_SAMPLES_PER_FILE, seed=seed))
+    with open(os.path.join(folder, spec.names_file), 'w') as f:
+      f.writelines(name + '\n' for name in spec.class_names)
+
+
+@contextlib.contextmanager
+def _staging_folder(spec, data_dir):
+  """Yields a folder to fill, and puts its files in place when all are there.
+
+  Whoever looks sees no half-written file under its final name; a run that fails
+  or is interrupted leaves nothing.
+  """
+  os.makedirs(data_dir, exist_ok=True)
+  folder = os.path.join(data_dir, spec.folder)
+  staging = tempfile.mkdtemp(prefix=spec.folder + '.', dir=data_dir)
+  try:
+    yield staging
+    os.chmod(staging, 0o777 & ~_umask())
+    try:
+      os.rename(staging, folder)
+    except OSError:  # the folder is there and not empty: go in file by file
+      for name in sorted(os.listdir(staging)):
+        os.replace(os.path.join(staging, name), os.path.join(folder, name))
+  finally:
+    shutil.rmtree(staging, ignore_errors=True)
+
+
+def _umask():
+  """Returns the process's file mode mask, which can only be read by setting."""
+  mask = os.umask(0)
+  os.umask(mask)
+  return mask
+
+
+def download(spec, data_dir):
+  """Downloads, checks and unpacks a published archive into `data_dir`.
+
+  An archive that is already in `data_dir`, placed there by hand, is used.
+
+  Raises:
+    DataError: the archive cannot be had, or is not the published one.
+  """
+  os.makedirs(data_dir, exist_ok=True)
+  path = os.path.join(data_dir, spec.archive.filename)
+  if not os.path.exists(path):
+    _fetch(spec.archive, path)
+  _check_archive(spec.archive, path)
+  _extract(spec, path, data_dir)
+
+
+def _fetch(archive, path):
+  """Downloads to a temporary name, and moves it to `path` once it is checked."""
+  log.info('Downloading %s to %s', archive.url, path)
+  fd, part = tempfile.mkstemp(
+    prefix=archive.filename + '.', suffix='.part', dir=os.path.dirname(path)
+  )
+  try:
+    with os.fdopen(fd, 'wb') as f:
+      try:
+        _copy_url(archive, f)
+      except (OSError, urllib.error.URLError) as e:
+        raise DataError(
+          'cannot download %s: %s; put the archive at %s by hand, or try '
+          '--dataset=sample, which needs no network'
+          % (archive.url, getattr(e, 'reason', None) or e, path)
+        ) from e
+    _check_archive(archive, part, named=archive.url)
+    os.chmod(part, 0o666 & ~_umask())
+    os.replace(part, path)
+  finally:
+    with contextlib.suppress(FileNotFoundError):
+      os.remove(part)
+
+
+def _copy_url(archive, f):
+  """Copies what the URL serves to `f`, at most one block too much."""
+  done = 0
+  with urllib.request.urlopen(archive.url, timeout=_TIMEOUT_SECS) as response:
+    while done <= archive.num_bytes:
+      block = response.read(_BLOCK_BYTES)
+      if not block:
+        break
+      f.write(block)
+      done += len(block)
+      _show_progress('Downloading', done, archive.num_bytes)
+  _end_progress()
+
+
+def _show_progress(what, done, total):
+  """Rewrites one line on a terminal; writes nothing anywhere else."""
+  if sys.stderr.isatty():
+    sys.stderr.write('\r%s %.1f%%' % (what, 100.0 * done / total))
+    sys.stderr.flush()
+
+
+def _end_progress():
+  if sys.stderr.isatty():
+    sys.stderr.write('\n')
+
+
+def _check_archive(archive, path, named=None):
+  """Raises `DataError` unless `path` is the published archive to the byte."""
+  num_bytes = os.path.getsize(path)
+  if num_bytes != archive.num_bytes:
+    raise DataError(
+      '%s has %d bytes, the published archive %d: remove it and try again'
+      % (named or path, num_bytes, archive.num_bytes)
+    )
+  digest = hashlib.sha256()
+  with open(path, 'rb') as f:
+    while block := f.read(_BLOCK_BYTES):
+      digest.update(block)
+  if digest.hexdigest() != archive.sha256:
+    raise DataError(
+      '%s has sha256 %s, the published archive %s: remove it and try again'
+      % (named or path, digest.hexdigest(), archive.sha256)
+    )
+
+
+def _extract(spec, path, data_dir):
+  """Unpacks the archive's files; refuses what would land anywhere else."""
+  log.info('Unpacking %s', path)
+  try:
+    with tarfile.open(path) as tar:
+      members = [m for m in tar if not m.isdir()]
+      for member in members:
+        folder, name = os.path.split(member.name)
+        if not member.isreg() or folder != spec.folder or name in ('', '..'):
+          raise DataError(
+            '%s: member %r is no file in %s/: refused, nothing was unpacked'
+            % (path, member.name, spec.folder)
+          )
+      with _staging_folder(spec, data_dir) as staging:
+        for member in members:
+          target = os.path.join(staging, os.path.basename(member.name))
+          with tar.extractfile(member) as source, open(target, 'wb') as f:
+            shutil.copyfileobj(source, f)
+  except (tarfile.TarError, EOFError) as e:
+    raise DataError('%s cannot be unpacked: %s' % (path, e)) from e

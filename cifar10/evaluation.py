@@ -1,0 +1,168 @@
+"""Evaluation: how many examples the newest checkpoint's averages get right.
+
+`evaluate` is what the script calls; its arguments are its flags.
+"""
+
+import datetime
+import logging
+import time
+
+import tensorflow.compat.v1 as tf
+
+from cifar10 import checkpoints, cifar10, cifar10_input, datasets
+
+EVAL_DIR = '/tmp/cifar10_eval'
+
+log = logging.getLogger(__name__)
+
+
+def evaluate(
+  *,
+  data_dir=datasets.DATA_DIR,
+  dataset=None,
+  eval_data='test',
+  checkpoint_dir='/tmp/cifar10_train',
+  eval_dir=EVAL_DIR,
+  batch_size=cifar10.BATCH_SIZE,
+  use_fp16=None,
+  num_examples=cifar10.NUM_EXAMPLES_PER_EPOCH_FOR_EVAL,
+  eval_interval_secs=300,
+  run_once=False,
+):
+  """Evaluates the newest checkpoint, once or each time that there is one.
+
+  Args:
+    data_dir: the folder that holds the data set's folder.
+    dataset: name of the data set; None: the one that the run trained on.
+    eval_data: 'test', or 'train_eval' for the training files, undistorted.
+    checkpoint_dir: the folder of the checkpoints.
+    eval_dir: the folder of the summaries.
+    batch_size: examples a batch; the result does not depend on it.
+    use_fp16: whether layers compute in float16; None: as the run did.
+    num_examples: evaluate the first of them, or all that there are.
+    eval_interval_secs: seconds between looks at the folder.
+    run_once: whether to stop after the first evaluation.
+
+  Raises:
+    cifar10.Error: data or checkpoint cannot be used, in one line.
+  """
+  last_step, waiting = None, False
+  while True:
+    path = checkpoints.newest(checkpoint_dir)
+    if path is None and run_once:
+      raise checkpoints.CheckpointError(
+        '%s holds no checkpoint: train first, or name another --checkpoint_dir'
+        % checkpoint_dir
+      )
+    if path is None and not waiting:
+      log.info('Waiting for a checkpoint in %s', checkpoint_dir)
+      waiting = True
+    step = checkpoints.read_global_step(path) if path else None
+    if step != last_step:
+      log.info('Evaluating %s', path)
+      run = checkpoints.read_run(checkpoint_dir)
+      split = _load_split(run, dataset, data_dir, eval_data)
+      correct, total, summary = evaluate_once(
+        path, split, batch_size, num_examples, _is_fp16(run, use_fp16)
+      )
+      _print_precision(correct, total, step)
+      summary.value.add(tag='Precision @ 1', simple_value=correct / total)
+      _write_summary(eval_dir, summary, step)
+      last_step = step
+    if run_once:
+      return
+    time.sleep(eval_interval_secs)
+
+
+def _is_fp16(run, use_fp16):
+  """Returns whether layers compute in float16: as said, else as the run did."""
+  if use_fp16 is None:
+    return run is not None and run.float_type == 'float16'
+  return use_fp16
+
+
+def _load_split(run, dataset, data_dir, eval_data):
+  """Returns the examples to evaluate; checks that the run knows their classes."""
+  dataset = dataset or (run.dataset if run else 'cifar10')
+  split = datasets.load(
+    dataset, data_dir, 'test' if eval_data == 'test' else 'train'
+  )
+  if run and run.class_names != split.class_names:
+    raise checkpoints.CheckpointError(
+      'the run was trained on the classes %s, %s has %s: another --dataset?'
+      % (' '.join(run.class_names), dataset, ' '.join(split.class_names))
+    )
+  return split
+
+
+def evaluate_once(path, split, batch_size, num_examples, use_fp16=False):
+  """Counts the examples for which the moving averages' first choice is right.
+
+  Args:
+    path: path prefix of the checkpoint.
+    split: the `datasets.Split` to evaluate.
+    batch_size: examples a batch.
+    num_examples: evaluate the first of them, or all that there are.
+    use_fp16: whether layers compute in float16.
+
+  Returns:
+    How many are right, of how many, and a `tf.Summary` of the first batch.
+
+  Raises:
+    CheckpointError: the checkpoint does not fit.
+    datasets.DataError: the files hold fewer examples than they did.
+  """
+  num_examples = min(num_examples, split.num_examples)
+  with tf.Graph().as_default():
+    images, labels = cifar10_input.eval_batches(split, batch_size)
+    logits = cifar10.inference(images, split.num_classes, use_fp16)
+    hits_op = tf.nn.in_top_k(predictions=logits, targets=labels, k=1)
+    summary_op = tf.summary.merge_all()
+    correct = total = 0
+    summary = tf.Summary()
+    with _open_session(path) as session:
+      # The whole first batch is shown, whatever part of it is counted.
+      hits, serialized = session.run([hits_op, summary_op])
+      summary.ParseFromString(serialized)
+      while True:
+        hits = hits[: num_examples - total]
+        correct += int(hits.sum())
+        total += len(hits)
+        if total == num_examples:
+          break
+        hits = session.run(hits_op)
+  if total != num_examples:
+    raise datasets.DataError(
+      '%s ended after %d of %d examples: were the files changed?'
+      % (split.files[-1], total, num_examples)
+    )
+  return correct, total, summary
+
+
+def _open_session(path):
+  """Opens a session whose variables are a checkpoint's moving averages."""
+  averages = {
+    v.op.name + '/ExponentialMovingAverage': v for v in tf.trainable_variables()
+  }
+  scaffold = tf.train.Scaffold(
+    init_fn=lambda _, session: checkpoints.restore(session, path, averages)
+  )
+  # Leaving this session takes the end of the input for an end, not an error.
+  return tf.train.MonitoredSession(
+    tf.train.ChiefSessionCreator(scaffold, config=cifar10.session_config())
+  )
+
+
+def _print_precision(correct, total, step):
+  """Prints the tutorial's line, and the count behind it."""
+  now = datetime.datetime.now().isoformat(' ', 'microseconds')
+  print('%s: precision @ 1 = %.3f' % (now, correct / total))
+  print('%d of %d correct, step %d' % (correct, total, step), flush=True)
+
+
+def _write_summary(eval_dir, summary, step):
+  """Writes to the one event file that this process has in a folder."""
+  with tf.Graph().as_default():  # in eager mode there is no such writer
+    writer = tf.summary.FileWriterCache.get(eval_dir)
+  writer.add_summary(summary, step)
+  writer.flush()

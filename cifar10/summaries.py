@@ -1,0 +1,38 @@
+"""Summaries under exact tags.
+
+`tf.summary.scalar` and its kin name the summary after the operation that they
+make, so a tag that is also an operation's name gets a `_1`, and a tag within a
+name scope gets the scope. TensorBoard groups charts by tag, so tags are a
+format: these functions write the very tag that they are given.
+"""
+
+import tensorflow.compat.v1 as tf
+
+
+def scalar(tag, value):
+  """Adds a scalar summary of `value` (float32, shape []) to the graph's own."""
+  return _add(tf.raw_ops.ScalarSummary(tags=tag, values=value))
+
+
+def histogram(tag, values):
+  """Adds a histogram summary of `values` (real, any shape) to the graph's own."""
+  return _add(tf.raw_ops.HistogramSummary(tag=tag, values=values))
+
+
+def image(tag, images, max_images=3):
+  """Adds a summary of the first pictures of `images` to the graph's own.
+
+  Args:
+    tag: the tag; TensorBoard shows `tag/image/0` and so on.
+    images: float32 or uint8 [batch, height, width, 1, 3 or 4]. Floats are
+      scaled, picture by picture, to the range that can be shown.
+    max_images: how many, at least 2 for tags that end in a number.
+  """
+  return _add(
+    tf.raw_ops.ImageSummary(tag=tag, tensor=images, max_images=max_images)
+  )
+
+
+def _add(summary):
+  tf.add_to_collection(tf.GraphKeys.SUMMARIES, summary)
+  return summary

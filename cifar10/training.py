@@ -1,0 +1,436 @@
+"""Training: towers, hooks, and one loop for one device or many.
+
+`train` is what the scripts call; its arguments are their flags.
+"""
+
+import datetime
+import glob
+import logging
+import os
+import signal
+import time
+
+import tensorflow.compat.v1 as tf
+
+from cifar10 import Error, Interrupted
+from cifar10 import checkpoints, cifar10, cifar10_input, datasets
+
+TRAIN_DIR = '/tmp/cifar10_train'
+MAX_STEPS = 100000
+
+# What a run of ours writes into its folder, and `overwrite` removes from it.
+_RUN_FILES = (
+  'checkpoint',
+  'events.out.tfevents.*',
+  'graph.pbtxt',
+  'model.ckpt-*',
+  'run.json',
+)
+
+log = logging.getLogger(__name__)
+
+
+def train(
+  *,
+  data_dir=datasets.DATA_DIR,
+  dataset='cifar10',
+  train_dir=TRAIN_DIR,
+  max_steps=MAX_STEPS,
+  batch_size=cifar10.BATCH_SIZE,
+  learning_rate=cifar10.INITIAL_LEARNING_RATE,
+  min_queue_fraction=cifar10_input.MIN_QUEUE_FRACTION,
+  use_fp16=False,
+  num_gpus=None,
+  seed=None,
+  overwrite=False,
+  log_frequency=10,
+  log_device_placement=False,
+  save_checkpoint_secs=600,
+  save_checkpoint_steps=None,
+  save_summaries_steps=100,
+  max_to_keep=5,
+):
+  """Trains until the global step is `max_steps`, on from where a run stopped.
+
+  Args:
+    data_dir: the folder that holds the data set's folder.
+    dataset: name of the data set.
+    train_dir: the folder of checkpoints and summaries.
+    max_steps: the global step at which training is done.
+    batch_size: examples a batch.
+    learning_rate: the rate of the first 350 epochs.
+    min_queue_fraction: the part of all examples that the shuffle queue keeps.
+    use_fp16: whether layers compute in float16.
+    num_gpus: how many towers; None: the plain network, without towers.
+    seed: int that repeats a run on CPUs; None: another run each time.
+    overwrite: whether to start afresh, and remove the run in `train_dir`.
+    log_frequency: steps between lines on standard output.
+    log_device_placement: whether to log which device each operation is on.
+    save_checkpoint_secs: seconds between checkpoints, unless the next is given.
+    save_checkpoint_steps: steps between checkpoints.
+    save_summaries_steps: steps between summaries.
+    max_to_keep: how many checkpoints to keep.
+
+  Raises:
+    cifar10.Error: data or folder cannot be used, in one line that says why.
+    cifar10.Interrupted: SIGINT or SIGTERM came; the state is saved.
+  """
+  if not overwrite and _is_finished(train_dir, max_steps):
+    return
+  split = datasets.load(dataset, data_dir, 'train')
+  run = checkpoints.Run(
+    dataset=dataset,
+    class_names=split.class_names,
+    image_size=cifar10.IMAGE_SIZE,
+    float_type='float16' if use_fp16 else 'float32',
+  )
+  if overwrite:
+    _remove_run(train_dir)
+  checkpoints.check_same_run(train_dir, run)
+
+  with tf.Graph().as_default():
+    tf.set_random_seed(seed)
+    loss, train_op = build_graph(
+      split,
+      batch_size=batch_size,
+      learning_rate=learning_rate,
+      min_queue_fraction=min_queue_fraction,
+      use_fp16=use_fp16,
+      devices=tower_devices(num_gpus),
+    )
+    saver_hook = tf.train.CheckpointSaverHook(
+      train_dir,
+      save_secs=None if save_checkpoint_steps else save_checkpoint_secs,
+      save_steps=save_checkpoint_steps,
+      saver=_saver(max_to_keep),
+      listeners=[_RunWriter(train_dir, run)],
+    )
+    print(
+      'Filling queue with %d CIFAR images before starting to train.'
+      % cifar10_input.min_queue_examples(split, min_queue_fraction),
+      flush=True,
+    )
+    run_session(
+      train_op,
+      train_dir,
+      hooks=[
+        # Before the saver: what is not a number is not saved.
+        tf.train.NanTensorHook(loss),
+        saver_hook,
+        tf.train.StopAtStepHook(last_step=max_steps),
+        LoggerHook(loss, log_frequency, batch_size, num_gpus or 1),
+      ],
+      save_summaries_steps=save_summaries_steps,
+      log_device_placement=log_device_placement,
+    )
+
+
+def _is_finished(train_dir, max_steps):
+  """Says so where there is nothing left to train; touches no file."""
+  path = checkpoints.newest(train_dir)
+  step = checkpoints.read_global_step(path) if path else 0
+  if step >= max_steps:
+    log.info(
+      'Nothing to do: %s is at step %d, --max_steps is %d',
+      path,
+      step,
+      max_steps,
+    )
+  return step >= max_steps
+
+
+def _remove_run(train_dir):
+  """Removes the files that a run of ours writes, and no others."""
+  for pattern in _RUN_FILES:
+    for path in glob.glob(os.path.join(glob.escape(train_dir), pattern)):
+      os.remove(path)
+
+
+def tower_devices(num_gpus):
+  """Returns a device for each tower, and logs what runs where.
+
+  Args:
+    num_gpus: how many towers; None: no towers.
+
+  Returns:
+    A list of device strings; towers without a GPU are on the CPU. [None] for
+    the plain network, which goes where TensorFlow puts it.
+  """
+  if num_gpus is None:
+    return [None]
+  found = len(tf.config.list_physical_devices('GPU'))
+  devices = ['/gpu:%d' % i if i < found else '/cpu:0' for i in range(num_gpus)]
+  log.info(
+    '%d towers on %s (%d GPUs found)', num_gpus, ', '.join(devices), found
+  )
+  return devices
+
+
+def build_graph(
+  split,
+  *,
+  batch_size=cifar10.BATCH_SIZE,
+  learning_rate=cifar10.INITIAL_LEARNING_RATE,
+  min_queue_fraction=cifar10_input.MIN_QUEUE_FRACTION,
+  use_fp16=False,
+  devices=(None,),
+):
+  """Builds input, network and training in the default graph.
+
+  Args:
+    split: the `datasets.Split` to train on.
+    batch_size: examples a batch, one batch for each device.
+    learning_rate: the rate of the first 350 epochs.
+    min_queue_fraction: the part of all examples that the shuffle queue keeps.
+    use_fp16: whether layers compute in float16.
+    devices: a device for each tower; (None,) builds no towers.
+
+  Returns:
+    The loss (float32 [], the towers' mean) and the operation that does a step.
+  """
+  batches = cifar10_input.distorted_batches(
+    split, batch_size, min_queue_fraction, num_batches=len(devices)
+  )
+  global_step = tf.train.get_or_create_global_step()
+  schedule = {
+    'batch_size': batch_size * len(devices),
+    'num_examples': split.num_examples,
+    'learning_rate': learning_rate,
+  }
+  if devices[0] is None:
+    images, labels = batches[0]
+    logits = cifar10.inference(images, split.num_classes, use_fp16)
+    loss = cifar10.loss(logits, labels)
+    return loss, cifar10.train(loss, global_step, **schedule)
+  loss, losses, gradients = _towers(
+    batches, devices, num_classes=split.num_classes, use_fp16=use_fp16
+  )
+  train_op = cifar10.train(
+    loss, global_step, losses=losses, gradients=gradients, **schedule
+  )
+  return loss, train_op
+
+
+def _towers(batches, devices, **network):
+  """Builds a tower on each device, and averages what they compute.
+
+  Returns:
+    The mean total loss, the means of its terms, the mean gradients.
+  """
+  tower_losses, tower_grads = [], []
+  with tf.variable_scope(tf.get_variable_scope(), reuse=tf.AUTO_REUSE):
+    for i, (device, (images, labels)) in enumerate(zip(devices, batches)):
+      with tf.device(device):
+        with tf.name_scope('%s_%d' % (cifar10.TOWER_NAME, i)) as scope:
+          loss = tower_loss(scope, images, labels, summarize=i == 0, **network)
+          variables = tf.trainable_variables()
+          tower_grads.append(
+            list(zip(tf.gradients(loss, variables), variables))
+          )
+          tower_losses.append([*tf.get_collection('losses', scope), loss])
+  with tf.device('/cpu:0'), tf.name_scope('loss'):
+    *losses, loss = [
+      tf.reduce_mean(tf.stack(values), name=cifar10.loss_name(values[0]))
+      for values in zip(*tower_losses)
+    ]
+  with tf.device('/cpu:0'), tf.name_scope('average_gradients'):
+    return loss, losses, average_gradients(tower_grads)
+
+
+def tower_loss(scope, images, labels, **network):
+  """Returns the total loss of one tower.
+
+  Args:
+    scope: the tower's name scope, which tells its losses from the others'.
+    images: float [batch, height, width, 3].
+    labels: int32 [batch].
+    **network: arguments of `cifar10.inference`.
+  """
+  logits = cifar10.inference(images, **network)
+  return cifar10.loss(logits, labels, scope)
+
+
+def average_gradients(tower_grads):
+  """Averages each variable's gradient over the towers, which waits for all.
+
+  Args:
+    tower_grads: a list for each tower of (gradient, variable), all in the same
+      order.
+
+  Returns:
+    A list of (mean gradient, variable).
+  """
+  return [
+    (tf.add_n([gradient for gradient, _ in pairs]) / len(pairs), pairs[0][1])
+    for pairs in zip(*tower_grads)
+  ]
+
+
+def run_session(
+  train_op,
+  train_dir,
+  *,
+  hooks,
+  save_summaries_steps=100,
+  log_device_placement=False,
+):
+  """Opens the session, restores the newest checkpoint, and loops.
+
+  Args:
+    train_op: the operation that does a step.
+    train_dir: the folder of checkpoints and summaries.
+    hooks: session hooks, which also say when to stop.
+    save_summaries_steps: steps between summaries.
+    log_device_placement: whether to log which device each operation is on.
+
+  Raises:
+    cifar10.Error: the loss is not a number, or the checkpoint does not fit.
+    cifar10.Interrupted: SIGINT or SIGTERM came; the state is saved.
+  """
+  stop = _StopAtSignal()
+  try:
+    with (
+      stop,
+      tf.train.MonitoredTrainingSession(
+        scaffold=tf.train.Scaffold(init_fn=_restorer(train_dir)),
+        hooks=[stop, *hooks],
+        save_checkpoint_secs=None,
+        save_summaries_steps=save_summaries_steps,
+        log_step_count_steps=save_summaries_steps,
+        summary_dir=train_dir,
+        config=cifar10.session_config(log_device_placement),
+      ) as session,
+    ):
+      while not session.should_stop():
+        session.run(train_op)
+  except tf.train.NanLossDuringTrainingError as e:
+    raise Error(
+      'the loss is not a number any more: go on from a checkpoint in %s with a '
+      'lower --learning_rate' % train_dir
+    ) from e
+  if stop.signum:
+    name = signal.Signals(stop.signum).name
+    raise Interrupted(
+      '%s: the run is saved in %s' % (name, train_dir), stop.signum
+    )
+
+
+def _saver(max_to_keep):
+  """Returns the saver of all that a checkpoint holds."""
+  return tf.train.Saver(max_to_keep=max_to_keep, save_relative_paths=True)
+
+
+def _restorer(train_dir):
+  """Returns the function that sets the variables of a new session."""
+  variables = {v.op.name: v for v in tf.global_variables()}
+  # The original's multi-GPU program kept no averages of losses.
+  optional = [key for key in variables if key.endswith('/avg')]
+
+  def restore(_, session):
+    path = checkpoints.newest(train_dir)
+    if path is None:
+      log.info('Starting a new run in %s', train_dir)
+      return
+    checkpoints.restore(session, path, variables, optional)
+    log.info(
+      'Resuming from %s at step %d', path, checkpoints.read_global_step(path)
+    )
+
+  return restore
+
+
+class LoggerHook(tf.train.SessionRunHook):
+  """Prints the tutorial's line: step, loss, and how fast it goes."""
+
+  def __init__(self, loss, log_frequency, batch_size, num_batches=1):
+    """Makes the hook.
+
+    Args:
+      loss: float32 [] to print.
+      log_frequency: steps between lines.
+      batch_size: examples a batch.
+      num_batches: batches a step, one for each tower.
+    """
+    self._loss = loss
+    self._log_frequency = log_frequency
+    self._batch_size = batch_size
+    self._num_batches = num_batches
+
+  def after_create_session(self, session, coord):
+    # The step that runs next: the global step before its update.
+    self._step = int(session.run(tf.train.get_global_step()))
+    self._steps_since = 0
+    self._first = True
+
+  def before_run(self, run_context):
+    if self._first and not self._steps_since:
+      self._time = time.perf_counter()
+    if self._is_due():
+      return tf.train.SessionRunArgs(self._loss)
+
+  def after_run(self, run_context, run_values):
+    self._steps_since += 1
+    if self._is_due():
+      self._print_line(run_values.results)
+      self._first = False
+      self._steps_since = 0
+    self._step += 1
+
+  def _is_due(self):
+    return self._first or self._step % self._log_frequency == 0
+
+  def _print_line(self, loss):
+    now = time.perf_counter()
+    # A clock that stood still must not divide by zero.
+    duration = max(now - self._time, 1e-6)
+    self._time = now
+    batches = self._steps_since * self._num_batches
+    print(
+      '%s: step %d, loss = %.2f (%.1f examples/sec; %.3f sec/batch)'
+      % (
+        datetime.datetime.now().isoformat(' ', 'microseconds'),
+        self._step,
+        loss,
+        batches * self._batch_size / duration,
+        duration / batches,
+      ),
+      flush=True,
+    )
+
+
+class _StopAtSignal(tf.train.SessionRunHook):
+  """Ends training after the step during which SIGINT or SIGTERM came."""
+
+  _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+  def __init__(self):
+    self.signum = None
+
+  def __enter__(self):
+    self._previous = {s: signal.signal(s, self._handle) for s in self._SIGNALS}
+    return self
+
+  def __exit__(self, *_):
+    for signum, handler in self._previous.items():
+      signal.signal(signum, handler)
+
+  def _handle(self, signum, _):
+    self.signum = signum
+
+  def after_run(self, run_context, run_values):
+    if self.signum:
+      run_context.request_stop()
+
+
+class _RunWriter(tf.train.CheckpointSaverListener):
+  """Writes `run.json` before the first checkpoint that it describes."""
+
+  def __init__(self, train_dir, run):
+    self._train_dir = train_dir
+    self._run = run
+    self._written = False
+
+  def before_save(self, session, global_step_value):
+    if not self._written:
+      checkpoints.write_run(self._train_dir, self._run)
+      self._written = True

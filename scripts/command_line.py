@@ -1,0 +1,251 @@
+"""The command line of every script: shared flags, strict parsing, exit status.
+
+Flags are absl's (`tf.app.flags`), but each script has a `FlagValues` of its
+own, so that importing one, twice or beside another, defines nothing twice. And
+`tf.app.run` would let an unknown flag pass: `run` below ignores nothing.
+"""
+
+import contextlib
+import importlib
+import logging
+import math
+import os
+import re
+import sys
+import tempfile
+import textwrap
+
+from absl import flags
+
+# `python scripts/train.py` finds the package of the clone that it is in.
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from cifar10 import Error, Interrupted, UsageError  # noqa: E402
+
+_MAX_INT = 2**31 - 1  # TensorFlow's int32
+
+# Flags that every `FlagValues` has, and that are no argument of ours.
+_GENERAL_FLAGS = ('help', 'h', 'flagfile', 'undefok')
+
+# What TensorFlow's libraries print while they are loaded, whatever the level.
+_BANNER = re.compile(r'WARNING: All log messages before absl::|[IW]0000 ')
+
+
+def new_flags():
+  """Returns an empty set of flags, but for `--help`."""
+  values = flags.FlagValues()
+  flags.DEFINE_boolean(
+    'help', False, 'print this help', short_name='h', flag_values=values
+  )
+  return values
+
+
+def define_positive(values, name, default, text):
+  """Defines a flag that takes a whole number of 1 or more."""
+  flags.DEFINE_integer(
+    name,
+    default,
+    text,
+    lower_bound=1,
+    upper_bound=_MAX_INT,
+    flag_values=values,
+  )
+
+
+def define_float(values, name, default, text, maximum=math.inf):
+  """Defines a flag that takes a number above 0 and at most `maximum`."""
+  flags.DEFINE_float(name, default, text, flag_values=values)
+  limit = '' if math.isinf(maximum) else ' and at most %g' % maximum
+  flags.register_validator(
+    name,
+    lambda value: 0 < value <= maximum and math.isfinite(value),
+    message='must be a number above 0' + limit,
+    flag_values=values,
+  )
+
+
+def define_path(values, name, default, text):
+  """Defines a flag that names a folder."""
+  flags.DEFINE_string(name, default, text, flag_values=values)
+  flags.register_validator(
+    name, bool, message='must name a folder', flag_values=values
+  )
+
+
+def define_bool(values, name, text):
+  """Defines a flag that is off unless it is given."""
+  flags.DEFINE_boolean(name, False, text, flag_values=values)
+
+
+def define_data_flags(values):
+  """Defines what every script has that reads pictures."""
+  define_path(
+    values,
+    'data_dir',
+    '/tmp/cifar10_data',
+    "the folder that holds the data set's folder",
+  )
+  flags.DEFINE_string(
+    'dataset',
+    'cifar10',
+    'cifar10, cifar100, sample, or NAME: DATA_DIR/NAME-batches-bin',
+    flag_values=values,
+  )
+
+
+def define_network_flags(values):
+  """Defines what every script has that runs the network."""
+  define_positive(values, 'batch_size', 128, 'examples in a batch')
+  define_bool(values, 'use_fp16', 'compute layers in float16')
+
+
+def define_training_flags(values, max_steps):
+  """Defines what every script has that trains."""
+  define_data_flags(values)
+  define_network_flags(values)
+  define_path(
+    values,
+    'train_dir',
+    '/tmp/cifar10_train',
+    'the folder of checkpoints and summaries; a run in it is continued',
+  )
+  define_positive(
+    values, 'max_steps', max_steps, 'the step at which training is done'
+  )
+  define_bool(
+    values, 'log_device_placement', 'log which device each operation is on'
+  )
+  define_positive(
+    values, 'log_frequency', 10, 'steps between lines on standard output'
+  )
+  define_bool(
+    values, 'overwrite', 'start afresh: remove the run in train_dir first'
+  )
+  flags.DEFINE_integer(
+    'seed', None, 'repeats a run on CPUs', 0, _MAX_INT, flag_values=values
+  )
+  define_float(
+    values,
+    'min_queue_fraction',
+    0.4,
+    'the part of all examples that the shuffle queue keeps',
+    maximum=1,
+  )
+  define_float(
+    values, 'learning_rate', 0.1, 'the learning rate of the first 350 epochs'
+  )
+  define_positive(
+    values, 'save_checkpoint_secs', 600, 'seconds between checkpoints'
+  )
+  define_positive(
+    values,
+    'save_checkpoint_steps',
+    None,
+    'steps between checkpoints, instead of seconds',
+  )
+  define_positive(
+    values, 'save_summaries_steps', 100, 'steps between summaries'
+  )
+  define_positive(values, 'max_to_keep', 5, 'how many checkpoints to keep')
+
+
+def arguments(values, *unless_given):
+  """Returns the flags as arguments for a function of the package.
+
+  Args:
+    values: the parsed flags.
+    *unless_given: names of flags whose default counts as None.
+  """
+  return {
+    name: None if name in unless_given and not values[name].present else value
+    for name, value in values.flag_values_dict().items()
+    if name not in _GENERAL_FLAGS
+  }
+
+
+def run(main, values, doc):
+  """Parses the command line strictly, calls `main`, and exits.
+
+  Args:
+    main: function without arguments.
+    values: the script's flags.
+    doc: the script's docstring, the head of its help.
+  """
+  try:
+    rest = values(sys.argv)[1:]
+    if values.help:
+      print(_help(values, doc))
+      sys.exit(0)
+    if rest:
+      raise UsageError(
+        'unexpected word %r: a flag takes its value as --flag=value, one that '
+        'is on or off as --flag or --noflag' % rest[0]
+      )
+    _set_up_logging(values)
+    main()
+  except flags.Error as e:
+    _fail(e, UsageError.exit_status)
+  except Error as e:
+    _fail(e, e.exit_status)
+  except OSError as e:
+    _fail(e, Error.exit_status)
+  except KeyboardInterrupt:
+    _fail('interrupted', 130)
+
+
+def _set_up_logging(values):
+  """Sends our log to standard error, and keeps TensorFlow's own quiet."""
+  handler = logging.StreamHandler()
+  handler.setFormatter(logging.Formatter('%(message)s'))
+  logger = logging.getLogger('cifar10')
+  logger.handlers = [handler]
+  logger.setLevel(logging.INFO)
+  # Deprecation warnings, and what cancelled queues have to say.
+  logging.getLogger('tensorflow').setLevel(logging.ERROR)
+  placement = 'log_device_placement' in values and values.log_device_placement
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '0' if placement else '3')
+
+
+def import_quietly(name):
+  """Imports a module that loads TensorFlow, without TensorFlow's banners.
+
+  They come from C++ before its log level is read, so standard error itself is
+  put aside; what else was written there is written again.
+  """
+  with tempfile.TemporaryFile() as aside, contextlib.ExitStack() as stack:
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    stack.callback(_write_all_but_banners, aside, stderr)
+    os.dup2(aside.fileno(), 2)
+    return importlib.import_module(name)
+
+
+def _write_all_but_banners(aside, stderr):
+  os.dup2(stderr, 2)
+  os.close(stderr)
+  aside.seek(0)
+  for line in aside.read().decode(errors='replace').splitlines():
+    if not _BANNER.match(line):
+      print(line, file=sys.stderr)
+
+
+def _fail(reason, exit_status):
+  script = os.path.basename(sys.argv[0])
+  print('%s: %s' % (script, ' '.join(str(reason).split())), file=sys.stderr)
+  sys.exit(exit_status)
+
+
+def _help(values, doc):
+  """Returns the script's help: its docstring and every flag."""
+  lines = [doc.strip(), '', 'Flags:']
+  for name in sorted(values):
+    flag = values[name]
+    if name in _GENERAL_FLAGS:
+      continue
+    shown = '--[no]' if flag.boolean else '--'
+    default = '' if flag.default is None else ' (%s)' % flag.default
+    lines.append('  %s%s' % (shown, name))
+    lines.append(
+      textwrap.indent(textwrap.fill(flag.help + default, 70), ' ' * 6)
+    )
+  return '\n'.join(lines)

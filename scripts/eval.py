@@ -1,0 +1,42 @@
+"""Evaluates the newest checkpoint of a run, and the next ones as they come.
+
+  python scripts/eval.py --checkpoint_dir /tmp/cifar10_train
+
+Data set and float type are those of the run, unless flags say otherwise.
+"""
+
+import command_line
+from absl import flags
+
+FLAGS = command_line.new_flags()
+command_line.define_data_flags(FLAGS)
+command_line.define_network_flags(FLAGS)
+command_line.define_path(
+  FLAGS, 'eval_dir', '/tmp/cifar10_eval', 'the folder of summaries'
+)
+flags.DEFINE_enum(
+  'eval_data',
+  'test',
+  ['test', 'train_eval'],
+  'which examples: test, or train_eval for the training files, undistorted',
+  flag_values=FLAGS,
+)
+command_line.define_path(
+  FLAGS, 'checkpoint_dir', '/tmp/cifar10_train', 'the folder of checkpoints'
+)
+command_line.define_positive(
+  FLAGS, 'eval_interval_secs', 300, 'seconds between looks for a checkpoint'
+)
+command_line.define_positive(
+  FLAGS, 'num_examples', 10000, 'evaluate the first of them, at most'
+)
+command_line.define_bool(FLAGS, 'run_once', 'evaluate once, then end')
+
+
+def main():
+  evaluation = command_line.import_quietly('cifar10.evaluation')
+  evaluation.evaluate(**command_line.arguments(FLAGS, 'dataset', 'use_fp16'))
+
+
+if __name__ == '__main__':
+  command_line.run(main, FLAGS, __doc__)
