@@ -4,13 +4,15 @@ A small convolutional network, trained from input queues in graph mode, with
 moving averages, hooks, multi-GPU towers and a separate evaluator. Importing
 the package loads no TensorFlow; its modules, lowest first:
 
-  datasets       files on disk: what is there, validation, download
+  archives       published archives: download, check, unpack
+  datasets       files on disk: what is there, validation
   sample         draws the generated data set
   summaries      TensorBoard summaries under exact tags
   cifar10_input  queues: reader, distortions, batches
   cifar10        the model: inference, loss, train
   checkpoints    what a run leaves on disk, and restoring it
-  training       towers, hooks, the training loop
+  hooks          what happens around each step
+  training       towers and the training loop
   evaluation     the evaluator
 """
 

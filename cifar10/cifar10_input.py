@@ -240,7 +240,7 @@ def _shuffled_records(read, min_queue_examples, batch_size):
 
   Args:
     read: function that makes the operation that reads some records.
-    min_queue_examples: records left in the queue, which is how well it shuffles.
+    min_queue_examples: records left in the queue: how well it shuffles.
     batch_size: how many to draw.
   """
   queue = tf.RandomShuffleQueue(

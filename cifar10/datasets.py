@@ -5,23 +5,16 @@ one into the files, class names and sizes of one split (`Split`) and fetches or
 draws what is not there yet. Nothing here needs TensorFlow.
 """
 
-import contextlib
 import dataclasses
 import glob
-import hashlib
 import logging
 import os
 import re
-import shutil
-import sys
-import tarfile
-import tempfile
 
 import numpy as np
-from six.moves import urllib
 
-import cifar10
-from cifar10 import sample
+from cifar10 import UsageError, archives, sample
+from cifar10.archives import Archive, DataError
 
 HEIGHT = WIDTH = 32
 DEPTH = 3
@@ -30,28 +23,9 @@ DATA_DIR = '/tmp/cifar10_data'
 # The publisher's page of both archives; sizes and checksums are those of the
 # files that it served when this was written.
 _BASE_URL = 'https://www.cs.toronto.edu/~kriz/'
-_TIMEOUT_SECS = 60
-_BLOCK_BYTES = 1 << 20
 _SAMPLES_PER_FILE = 2000
 
 log = logging.getLogger(__name__)
-
-
-class DataError(cifar10.Error):
-  """A data file is missing or is not what it should be."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Archive:
-  """A published .tar.gz: where it is, and how to know that it is whole."""
-
-  url: str
-  num_bytes: int
-  sha256: str
-
-  @property
-  def filename(self):
-    return os.path.basename(urllib.parse.urlparse(self.url).path)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,7 +158,7 @@ def find_spec(name):
   if name in SPECS:
     return SPECS[name]
   if not re.fullmatch(r'\w[\w.-]*', name):
-    raise cifar10.UsageError(
+    raise UsageError(
       '--dataset=%s: a data set is named by letters, digits, "_", "." and "-"'
       % name
     )
@@ -229,9 +203,9 @@ def prepare(spec, data_dir):
   if spec.drawn:
     draw(spec, data_dir)
   elif spec.archive:
-    download(spec, data_dir)
+    archives.install(spec.archive, data_dir, spec.folder)
   else:
-    raise cifar10.UsageError(
+    raise UsageError(
       '--dataset=%s: there is no such data set: no .bin file in %s (known '
       'without files: %s)' % (spec.name, folder, ', '.join(SPECS))
     )
@@ -302,145 +276,9 @@ def _check_file(spec, path, num_classes):
 def draw(spec, data_dir):
   """Draws the sample set into `data_dir`: five training files and one test."""
   log.info('Drawing the sample data set in %s', data_dir)
-  with _staging_folder(spec, data_dir) as folder:
+  with archives.staging_folder(data_dir, spec.folder) as folder:
     for seed, name in enumerate(spec.required_files + (spec.eval_file,)):
       with open(os.path.join(folder, name), 'wb') as f:
         f.write(sample.records(_SAMPLES_PER_FILE, seed=seed))
     with open(os.path.join(folder, spec.names_file), 'w') as f:
       f.writelines(name + '\n' for name in spec.class_names)
-
-
-@contextlib.contextmanager
-def _staging_folder(spec, data_dir):
-  """Yields a folder to fill, and puts its files in place when all are there.
-
-  Whoever looks sees no half-written file under its final name; a run that fails
-  or is interrupted leaves nothing.
-  """
-  os.makedirs(data_dir, exist_ok=True)
-  folder = os.path.join(data_dir, spec.folder)
-  staging = tempfile.mkdtemp(prefix=spec.folder + '.', dir=data_dir)
-  try:
-    yield staging
-    os.chmod(staging, 0o777 & ~_umask())
-    try:
-      os.rename(staging, folder)
-    except OSError:  # the folder is there and not empty: go in file by file
-      for name in sorted(os.listdir(staging)):
-        os.replace(os.path.join(staging, name), os.path.join(folder, name))
-  finally:
-    shutil.rmtree(staging, ignore_errors=True)
-
-
-def _umask():
-  """Returns the process's file mode mask, which can only be read by setting."""
-  mask = os.umask(0)
-  os.umask(mask)
-  return mask
-
-
-def download(spec, data_dir):
-  """Downloads, checks and unpacks a published archive into `data_dir`.
-
-  An archive that is already in `data_dir`, placed there by hand, is used.
-
-  Raises:
-    DataError: the archive cannot be had, or is not the published one.
-  """
-  os.makedirs(data_dir, exist_ok=True)
-  path = os.path.join(data_dir, spec.archive.filename)
-  if not os.path.exists(path):
-    _fetch(spec.archive, path)
-  _check_archive(spec.archive, path)
-  _extract(spec, path, data_dir)
-
-
-def _fetch(archive, path):
-  """Downloads to a temporary name, and moves it to `path` once it is checked."""
-  log.info('Downloading %s to %s', archive.url, path)
-  fd, part = tempfile.mkstemp(
-    prefix=archive.filename + '.', suffix='.part', dir=os.path.dirname(path)
-  )
-  try:
-    with os.fdopen(fd, 'wb') as f:
-      try:
-        _copy_url(archive, f)
-      except (OSError, urllib.error.URLError) as e:
-        raise DataError(
-          'cannot download %s: %s; put the archive at %s by hand, or try '
-          '--dataset=sample, which needs no network'
-          % (archive.url, getattr(e, 'reason', None) or e, path)
-        ) from e
-    _check_archive(archive, part, named=archive.url)
-    os.chmod(part, 0o666 & ~_umask())
-    os.replace(part, path)
-  finally:
-    with contextlib.suppress(FileNotFoundError):
-      os.remove(part)
-
-
-def _copy_url(archive, f):
-  """Copies what the URL serves to `f`, at most one block too much."""
-  done = 0
-  with urllib.request.urlopen(archive.url, timeout=_TIMEOUT_SECS) as response:
-    while done <= archive.num_bytes:
-      block = response.read(_BLOCK_BYTES)
-      if not block:
-        break
-      f.write(block)
-      done += len(block)
-      _show_progress('Downloading', done, archive.num_bytes)
-  _end_progress()
-
-
-def _show_progress(what, done, total):
-  """Rewrites one line on a terminal; writes nothing anywhere else."""
-  if sys.stderr.isatty():
-    sys.stderr.write('\r%s %.1f%%' % (what, 100.0 * done / total))
-    sys.stderr.flush()
-
-
-def _end_progress():
-  if sys.stderr.isatty():
-    sys.stderr.write('\n')
-
-
-def _check_archive(archive, path, named=None):
-  """Raises `DataError` unless `path` is the published archive to the byte."""
-  num_bytes = os.path.getsize(path)
-  if num_bytes != archive.num_bytes:
-    raise DataError(
-      '%s has %d bytes, the published archive %d: remove it and try again'
-      % (named or path, num_bytes, archive.num_bytes)
-    )
-  digest = hashlib.sha256()
-  with open(path, 'rb') as f:
-    while block := f.read(_BLOCK_BYTES):
-      digest.update(block)
-  if digest.hexdigest() != archive.sha256:
-    raise DataError(
-      '%s has sha256 %s, the published archive %s: remove it and try again'
-      % (named or path, digest.hexdigest(), archive.sha256)
-    )
-
-
-def _extract(spec, path, data_dir):
-  """Unpacks the archive's files; refuses what would land anywhere else."""
-  log.info('Unpacking %s', path)
-  try:
-    with tarfile.open(path) as tar:
-      members = [m for m in tar if not m.isdir()]
-      for member in members:
-        folder, name = os.path.split(member.name)
-        if not member.isreg() or folder != spec.folder or name in ('', '..'):
-          raise DataError(
-            '%s: member %r is no file in %s/: refused, nothing was unpacked'
-            % (path, member.name, spec.folder)
-          )
-      with _staging_folder(spec, data_dir) as staging:
-        for member in members:
-          target = os.path.join(staging, os.path.basename(member.name))
-          with tar.extractfile(member) as source, open(target, 'wb') as f:
-            shutil.copyfileobj(source, f)
-  except (tarfile.TarError, EOFError) as e:
-    raise DataError('%s cannot be unpacked: %s' % (path, e)) from e

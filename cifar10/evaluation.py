@@ -82,7 +82,7 @@ def _is_fp16(run, use_fp16):
 
 
 def _load_split(run, dataset, data_dir, eval_data):
-  """Returns the examples to evaluate; checks that the run knows their classes."""
+  """Returns the examples to evaluate; the run must know their classes."""
   dataset = dataset or (run.dataset if run else 'cifar10')
   split = datasets.load(
     dataset, data_dir, 'test' if eval_data == 'test' else 'train'

@@ -3,24 +3,25 @@
 `tf.summary.scalar` and its kin name the summary after the operation that they
 make, so a tag that is also an operation's name gets a `_1`, and a tag within a
 name scope gets the scope. TensorBoard groups charts by tag, so tags are a
-format: these functions write the very tag that they are given.
+format: these functions write the very tag that they are given. What they make is
+added to the collection `tf.GraphKeys.SUMMARIES`.
 """
 
 import tensorflow.compat.v1 as tf
 
 
 def scalar(tag, value):
-  """Adds a scalar summary of `value` (float32, shape []) to the graph's own."""
+  """Adds a scalar summary of `value` (float32, shape [])."""
   return _add(tf.raw_ops.ScalarSummary(tags=tag, values=value))
 
 
 def histogram(tag, values):
-  """Adds a histogram summary of `values` (real, any shape) to the graph's own."""
+  """Adds a histogram summary of `values` (real, any shape)."""
   return _add(tf.raw_ops.HistogramSummary(tag=tag, values=values))
 
 
 def image(tag, images, max_images=3):
-  """Adds a summary of the first pictures of `images` to the graph's own.
+  """Adds a summary of the first pictures of `images`.
 
   Args:
     tag: the tag; TensorBoard shows `tag/image/0` and so on.

@@ -3,17 +3,22 @@
 `train` is what the scripts call; its arguments are their flags.
 """
 
-import datetime
 import glob
 import logging
 import os
 import signal
-import time
 
 import tensorflow.compat.v1 as tf
 
-from cifar10 import Error, Interrupted
-from cifar10 import checkpoints, cifar10, cifar10_input, datasets
+from cifar10 import (
+  Error,
+  Interrupted,
+  checkpoints,
+  cifar10,
+  cifar10_input,
+  datasets,
+  hooks,
+)
 
 TRAIN_DIR = '/tmp/cifar10_train'
 MAX_STEPS = 100000
@@ -103,7 +108,7 @@ def train(
       save_secs=None if save_checkpoint_steps else save_checkpoint_secs,
       save_steps=save_checkpoint_steps,
       saver=_saver(max_to_keep),
-      listeners=[_RunWriter(train_dir, run)],
+      listeners=[hooks.RunWriter(train_dir, run)],
     )
     print(
       'Filling queue with %d CIFAR images before starting to train.'
@@ -113,12 +118,12 @@ def train(
     run_session(
       train_op,
       train_dir,
-      hooks=[
+      session_hooks=[
         # Before the saver: what is not a number is not saved.
         tf.train.NanTensorHook(loss),
         saver_hook,
         tf.train.StopAtStepHook(last_step=max_steps),
-        LoggerHook(loss, log_frequency, batch_size, num_gpus or 1),
+        hooks.LoggerHook(loss, log_frequency, batch_size, num_gpus or 1),
       ],
       save_summaries_steps=save_summaries_steps,
       log_device_placement=log_device_placement,
@@ -270,7 +275,7 @@ def run_session(
   train_op,
   train_dir,
   *,
-  hooks,
+  session_hooks,
   save_summaries_steps=100,
   log_device_placement=False,
 ):
@@ -279,7 +284,7 @@ def run_session(
   Args:
     train_op: the operation that does a step.
     train_dir: the folder of checkpoints and summaries.
-    hooks: session hooks, which also say when to stop.
+    session_hooks: hooks of the session, which also say when to stop.
     save_summaries_steps: steps between summaries.
     log_device_placement: whether to log which device each operation is on.
 
@@ -287,13 +292,13 @@ def run_session(
     cifar10.Error: the loss is not a number, or the checkpoint does not fit.
     cifar10.Interrupted: SIGINT or SIGTERM came; the state is saved.
   """
-  stop = _StopAtSignal()
+  stop = hooks.StopAtSignalHook()
   try:
     with (
       stop,
       tf.train.MonitoredTrainingSession(
         scaffold=tf.train.Scaffold(init_fn=_restorer(train_dir)),
-        hooks=[stop, *hooks],
+        hooks=[stop, *session_hooks],
         save_checkpoint_secs=None,
         save_summaries_steps=save_summaries_steps,
         log_step_count_steps=save_summaries_steps,
@@ -337,100 +342,3 @@ def _restorer(train_dir):
     )
 
   return restore
-
-
-class LoggerHook(tf.train.SessionRunHook):
-  """Prints the tutorial's line: step, loss, and how fast it goes."""
-
-  def __init__(self, loss, log_frequency, batch_size, num_batches=1):
-    """Makes the hook.
-
-    Args:
-      loss: float32 [] to print.
-      log_frequency: steps between lines.
-      batch_size: examples a batch.
-      num_batches: batches a step, one for each tower.
-    """
-    self._loss = loss
-    self._log_frequency = log_frequency
-    self._batch_size = batch_size
-    self._num_batches = num_batches
-
-  def after_create_session(self, session, coord):
-    # The step that runs next: the global step before its update.
-    self._step = int(session.run(tf.train.get_global_step()))
-    self._steps_since = 0
-    self._first = True
-
-  def before_run(self, run_context):
-    if self._first and not self._steps_since:
-      self._time = time.perf_counter()
-    if self._is_due():
-      return tf.train.SessionRunArgs(self._loss)
-
-  def after_run(self, run_context, run_values):
-    self._steps_since += 1
-    if self._is_due():
-      self._print_line(run_values.results)
-      self._first = False
-      self._steps_since = 0
-    self._step += 1
-
-  def _is_due(self):
-    return self._first or self._step % self._log_frequency == 0
-
-  def _print_line(self, loss):
-    now = time.perf_counter()
-    # A clock that stood still must not divide by zero.
-    duration = max(now - self._time, 1e-6)
-    self._time = now
-    batches = self._steps_since * self._num_batches
-    print(
-      '%s: step %d, loss = %.2f (%.1f examples/sec; %.3f sec/batch)'
-      % (
-        datetime.datetime.now().isoformat(' ', 'microseconds'),
-        self._step,
-        loss,
-        batches * self._batch_size / duration,
-        duration / batches,
-      ),
-      flush=True,
-    )
-
-
-class _StopAtSignal(tf.train.SessionRunHook):
-  """Ends training after the step during which SIGINT or SIGTERM came."""
-
-  _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-  def __init__(self):
-    self.signum = None
-
-  def __enter__(self):
-    self._previous = {s: signal.signal(s, self._handle) for s in self._SIGNALS}
-    return self
-
-  def __exit__(self, *_):
-    for signum, handler in self._previous.items():
-      signal.signal(signum, handler)
-
-  def _handle(self, signum, _):
-    self.signum = signum
-
-  def after_run(self, run_context, run_values):
-    if self.signum:
-      run_context.request_stop()
-
-
-class _RunWriter(tf.train.CheckpointSaverListener):
-  """Writes `run.json` before the first checkpoint that it describes."""
-
-  def __init__(self, train_dir, run):
-    self._train_dir = train_dir
-    self._run = run
-    self._written = False
-
-  def before_save(self, session, global_step_value):
-    if not self._written:
-      checkpoints.write_run(self._train_dir, self._run)
-      self._written = True

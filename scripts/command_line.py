@@ -20,7 +20,7 @@ from absl import flags
 # `python scripts/train.py` finds the package of the clone that it is in.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from cifar10 import Error, Interrupted, UsageError  # noqa: E402
+from cifar10 import Error, UsageError
 
 _MAX_INT = 2**31 - 1  # TensorFlow's int32
 
