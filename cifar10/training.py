@@ -225,14 +225,12 @@ def _towers(batches, devices, **network):
   tower_losses, tower_grads = [], []
   with tf.variable_scope(tf.get_variable_scope(), reuse=tf.AUTO_REUSE):
     for i, (device, (images, labels)) in enumerate(zip(devices, batches)):
-      with tf.device(device):
-        with tf.name_scope('%s_%d' % (cifar10.TOWER_NAME, i)) as scope:
-          loss = tower_loss(scope, images, labels, summarize=i == 0, **network)
-          variables = tf.trainable_variables()
-          tower_grads.append(
-            list(zip(tf.gradients(loss, variables), variables))
-          )
-          tower_losses.append([*tf.get_collection('losses', scope), loss])
+      name = '%s_%d' % (cifar10.TOWER_NAME, i)
+      with tf.device(device), tf.name_scope(name) as scope:
+        loss = tower_loss(scope, images, labels, summarize=i == 0, **network)
+        variables = tf.trainable_variables()
+        tower_losses.append([*tf.get_collection('losses', scope), loss])
+        tower_grads.append(list(zip(tf.gradients(loss, variables), variables)))
   with tf.device('/cpu:0'), tf.name_scope('loss'):
     *losses, loss = [
       tf.reduce_mean(tf.stack(values), name=cifar10.loss_name(values[0]))
