@@ -14,8 +14,10 @@ import shutil
 import sys
 import tarfile
 import tempfile
-
-from six.moves import urllib
+import urllib.error
+import urllib.parse
+import urllib.request
+import zlib
 
 from cifar10 import Error
 
@@ -59,46 +61,48 @@ def install(archive, data_dir, folder):
   path = os.path.join(data_dir, archive.filename)
   if not os.path.exists(path):
     _fetch(archive, path)
-  _check(archive, path)
+  elif fault := _fault(archive, path):
+    raise DataError(
+      '%s is not the published archive: %s; remove it and try again'
+      % (path, fault)
+    )
   _extract(path, data_dir, folder)
 
 
 def _fetch(archive, path):
-  """Downloads to a temporary name, and moves it to `path` once checked."""
+  """Downloads to a temporary folder, and moves to `path` what is whole."""
   log.info('Downloading %s to %s', archive.url, path)
-  fd, part = tempfile.mkstemp(
-    prefix=archive.filename + '.', suffix='.part', dir=os.path.dirname(path)
-  )
-  try:
-    with os.fdopen(fd, 'wb') as f:
-      try:
-        _copy_url(archive, f)
-      except (OSError, http.client.HTTPException) as e:
-        raise DataError(
-          'cannot download %s: %s; put the archive at %s by hand, or try '
-          '--dataset=sample, which needs no network'
-          % (archive.url, getattr(e, 'reason', None) or e, path)
-        ) from e
-    _check(archive, part, named=archive.url)
-    os.chmod(part, 0o666 & ~_umask())
+  with _temporary_folder(path, '.part') as folder:
+    part = os.path.join(folder, archive.filename)
+    try:
+      _copy_url(archive, part)
+      fault = _fault(archive, part)
+    except urllib.error.HTTPError as e:
+      fault = e
+    except (OSError, http.client.HTTPException) as e:
+      fault = getattr(e, 'reason', None) or e
+    if fault:
+      reason = ' '.join(str(fault).split())  # a server's words may have lines
+      raise DataError(
+        'cannot download %s: %s; put the archive at %s by hand, or try '
+        '--dataset=sample, which needs no network' % (archive.url, reason, path)
+      )
     os.replace(part, path)
-  finally:
-    with contextlib.suppress(FileNotFoundError):
-      os.remove(part)
 
 
-def _copy_url(archive, f):
-  """Copies what the URL serves to `f`, at most one block too much."""
+def _copy_url(archive, path):
+  """Copies what the URL serves to `path`, at most one byte too much."""
   done = 0
-  with urllib.request.urlopen(archive.url, timeout=_TIMEOUT_SECS) as response:
-    while done <= archive.num_bytes:
-      block = response.read(_BLOCK_BYTES)
-      if not block:
-        break
+  limit = archive.num_bytes + 1
+  with (
+    urllib.request.urlopen(archive.url, timeout=_TIMEOUT_SECS) as response,
+    open(path, 'wb') as f,
+    _progress_line(),
+  ):
+    while block := response.read(min(_BLOCK_BYTES, limit - done)):
       f.write(block)
       done += len(block)
       _show_progress('Downloading', done, archive.num_bytes)
-  _end_progress()
 
 
 def _show_progress(what, done, total):
@@ -108,42 +112,42 @@ def _show_progress(what, done, total):
     sys.stderr.flush()
 
 
-def _end_progress():
-  if sys.stderr.isatty():
-    sys.stderr.write('\n')
+@contextlib.contextmanager
+def _progress_line():
+  """Ends the line that `_show_progress` writes, whatever happens."""
+  try:
+    yield
+  finally:
+    if sys.stderr.isatty():
+      sys.stderr.write('\n')
 
 
-def _check(archive, path, named=None):
-  """Raises `DataError` unless `path` is the published archive to the byte."""
+def _fault(archive, path):
+  """Returns how `path` differs from the published archive, or None."""
   num_bytes = os.path.getsize(path)
   if num_bytes != archive.num_bytes:
-    raise DataError(
-      '%s has %d bytes, the published archive %d: remove it and try again'
-      % (named or path, num_bytes, archive.num_bytes)
-    )
+    return 'it has %d bytes, not %d' % (num_bytes, archive.num_bytes)
   digest = hashlib.sha256()
   with open(path, 'rb') as f:
     while block := f.read(_BLOCK_BYTES):
       digest.update(block)
   if digest.hexdigest() != archive.sha256:
-    raise DataError(
-      '%s has sha256 %s, the published archive %s: remove it and try again'
-      % (named or path, digest.hexdigest(), archive.sha256)
-    )
+    return 'its sha256 is %s, not %s' % (digest.hexdigest(), archive.sha256)
+  return None
 
 
 def _extract(path, data_dir, folder):
   """Unpacks the archive's files; refuses what would land anywhere else."""
   log.info('Unpacking %s', path)
   try:
-    with tarfile.open(path) as tar:
+    with tarfile.open(path, 'r:gz') as tar:
       members = _wanted_members(tar, path, folder)
       with staging_folder(data_dir, folder) as staging:
         for member in members:
-          target = os.path.join(staging, os.path.basename(member.name))
+          target = os.path.join(staging, _split_name(member)[1])
           with tar.extractfile(member) as source, open(target, 'wb') as f:
             shutil.copyfileobj(source, f)
-  except (tarfile.TarError, EOFError) as e:
+  except (tarfile.TarError, EOFError, zlib.error, OSError) as e:
     raise DataError('%s cannot be unpacked: %s' % (path, e)) from e
 
 
@@ -151,7 +155,7 @@ def _wanted_members(tar, path, folder):
   """Returns the files of an archive; refuses all but files in `folder`."""
   members = []
   for member in tar:
-    parent, name = os.path.split(os.path.normpath(member.name))
+    parent, name = _split_name(member)
     if member.isreg() and parent == folder:
       members.append(member)
     elif not (member.isdir() and (parent, name) == ('', folder)):
@@ -160,6 +164,11 @@ def _wanted_members(tar, path, folder):
         % (path, member.name, folder)
       )
   return members
+
+
+def _split_name(member):
+  """Returns the folder and the name of an archive's member."""
+  return os.path.split(os.path.normpath(member.name))
 
 
 @contextlib.contextmanager
@@ -171,21 +180,26 @@ def staging_folder(data_dir, name):
   """
   os.makedirs(data_dir, exist_ok=True)
   folder = os.path.join(data_dir, name)
-  staging = tempfile.mkdtemp(prefix=name + '.', dir=data_dir)
-  try:
+  with _temporary_folder(folder) as parent:
+    staging = os.path.join(parent, name)
+    os.mkdir(staging)
     yield staging
-    os.chmod(staging, 0o777 & ~_umask())
     try:
       os.rename(staging, folder)
     except OSError:  # the folder is there and not empty: go in file by file
       for name in sorted(os.listdir(staging)):
         os.replace(os.path.join(staging, name), os.path.join(folder, name))
-  finally:
-    shutil.rmtree(staging, ignore_errors=True)
 
 
-def _umask():
-  """Returns the process's file mode mask, which can only be read by setting."""
-  mask = os.umask(0)
-  os.umask(mask)
-  return mask
+def _temporary_folder(path, suffix=''):
+  """Returns a context: a folder beside `path`, removed with all it holds.
+
+  No one else can look into it, but what is made in it has the usual modes, and
+  keeps them when it is moved out.
+  """
+  return tempfile.TemporaryDirectory(
+    prefix=os.path.basename(path) + '.',
+    suffix=suffix,
+    dir=os.path.dirname(path),
+    ignore_cleanup_errors=True,
+  )

@@ -13,6 +13,8 @@ import tensorflow.compat.v1 as tf
 import cifar10
 
 _RUN_FILE = 'run.json'
+# What TensorFlow's reader raises for files that are broken, cut or gone.
+_READ_ERRORS = (tf.errors.OpError, ValueError, RuntimeError, LookupError)
 
 
 class CheckpointError(cifar10.Error):
@@ -136,7 +138,7 @@ def restore(session, path, variables, optional=()):
 def _open(path):
   try:
     return tf.train.load_checkpoint(path)
-  except (tf.errors.OpError, ValueError, RuntimeError) as e:
+  except _READ_ERRORS as e:
     raise CheckpointError(
       '%s is no checkpoint that can be read: %s' % (path, _first_line(e))
     ) from e
@@ -149,7 +151,7 @@ def _read(reader, path, key):
     )
   try:
     return reader.get_tensor(key)
-  except (tf.errors.OpError, ValueError, RuntimeError) as e:
+  except _READ_ERRORS as e:
     raise CheckpointError(
       '%s: %s cannot be read: %s' % (path, key, _first_line(e))
     ) from e

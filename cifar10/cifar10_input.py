@@ -57,17 +57,19 @@ def read_cifar10(filename_queue, label_bytes=1, label_index=0):
       key: string, shape []: file name and record number.
       label: int32 [1].
       uint8image: uint8 [32, 32, 3].
+
+  Raises:
+    RuntimeError: outside a graph.
   """
   result = CIFAR10Record()
   result.height = datasets.HEIGHT
   result.width = datasets.WIDTH
   result.depth = datasets.DEPTH
-  reader = tf.FixedLengthRecordReader(label_bytes + datasets.IMAGE_BYTES)
-  result.key, value = reader.read(filename_queue)
-  images, result.label = _parse_records(
-    tf.expand_dims(value, 0), label_bytes, label_index
-  )
-  result.uint8image = images[0]
+  with _input_scope():
+    reader = tf.FixedLengthRecordReader(label_bytes + datasets.IMAGE_BYTES)
+    result.key, value = reader.read(filename_queue)
+    images, result.label = _parse_records(value[None], label_bytes, label_index)
+    result.uint8image = images[0]
   return result
 
 
@@ -94,6 +96,7 @@ def distorted_inputs(
     cifar10.Error: the data cannot be used, in one line that says why.
     RuntimeError: outside a graph.
   """
+  _check_graph()
   split = datasets.load(dataset, data_dir, 'train')
   return distorted_batches(split, batch_size, min_queue_fraction)[0]
 
@@ -124,6 +127,7 @@ def inputs(
     cifar10.Error: the data cannot be used, in one line that says why.
     RuntimeError: outside a graph.
   """
+  _check_graph()
   split = datasets.load(dataset, data_dir, 'test' if eval_data else 'train')
   return eval_batches(split, batch_size)
 
@@ -150,6 +154,9 @@ def distorted_batches(
   Returns:
     A list of `num_batches` pairs of images (float32 [batch_size, IMAGE_SIZE,
     IMAGE_SIZE, 3]) and labels (int32 [batch_size]).
+
+  Raises:
+    RuntimeError: outside a graph.
   """
   with _input_scope():
     images, labels = _generate_image_and_label_batch(
@@ -187,13 +194,18 @@ def eval_batches(split, batch_size):
     return images, labels
 
 
-def _input_scope():
-  """Returns a scope on the CPU, under the name `input`; checks for a graph."""
+def _check_graph():
+  """Raises RuntimeError outside a graph, before any data is fetched."""
   if tf.executing_eagerly():
     raise RuntimeError(
       'Input queues live in graphs: build them within '
       '"with tf.Graph().as_default():".'
     )
+
+
+def _input_scope():
+  """Returns a scope on the CPU, under the name `input`; checks for a graph."""
+  _check_graph()
   stack = contextlib.ExitStack()
   stack.enter_context(tf.device('/cpu:0'))
   stack.enter_context(tf.name_scope('input'))
@@ -215,9 +227,13 @@ def _generate_image_and_label_batch(
   Returns:
     images float32 [batch, IMAGE_SIZE, IMAGE_SIZE, 3], labels int32 [batch].
   """
+  collected = tf.get_collection_ref(tf.GraphKeys.SUMMARIES)
+  num_collected = len(collected)
   filename_queue = tf.train.string_input_producer(
     list(split.files), num_epochs=None if shuffle else 1, shuffle=shuffle
   )
+  # The producer charts how full its queue of file names is: nobody's question.
+  del collected[num_collected:]
   reader = tf.FixedLengthRecordReader(split.spec.record_bytes)
 
   def read():
@@ -325,6 +341,7 @@ def _distort(images, draws):
   """
   images = _crop_and_flip(images, draws.offset_y, draws.offset_x, draws.flip)
   images = tf.to_float(images)
+  # The tutorial's step, which the standardization below takes out again.
   images += draws.brightness[:, None, None, None]
   # Contrast is about the mean of each channel of each picture.
   mean = tf.reduce_mean(images, [1, 2], keepdims=True)
@@ -334,14 +351,10 @@ def _distort(images, draws):
 
 def _crop_and_flip(images, offset_y, offset_x, flip):
   """Takes one window of each picture, mirrored or not, in a single gather."""
-  n, height, width, depth = images.shape
+  n, height, width, depth = images.shape.as_list()
   steps = tf.range(IMAGE_SIZE)
   rows = offset_y[:, None] + steps
-  columns = offset_x[:, None] + tf.where(
-    tf.tile(flip[:, None], [1, IMAGE_SIZE]),
-    tf.tile(steps[None, ::-1], [n, 1]),
-    tf.tile(steps[None], [n, 1]),
-  )
+  columns = offset_x[:, None] + tf.where_v2(flip[:, None], steps[::-1], steps)
   rows += height * tf.range(n)[:, None]
   pixels = rows[:, :, None] * width + columns[:, None, :]
   return tf.gather(tf.reshape(images, [-1, depth]), pixels)

@@ -24,6 +24,7 @@ DATA_DIR = '/tmp/cifar10_data'
 # files that it served when this was written.
 _BASE_URL = 'https://www.cs.toronto.edu/~kriz/'
 _SAMPLES_PER_FILE = 2000
+_OR_REMAKE = ', or move those away to have all files made anew'
 
 log = logging.getLogger(__name__)
 
@@ -159,8 +160,8 @@ def find_spec(name):
     return SPECS[name]
   if not re.fullmatch(r'\w[\w.-]*', name):
     raise UsageError(
-      '--dataset=%s: a data set is named by letters, digits, "_", "." and "-"'
-      % name
+      '--dataset=%s: a name holds letters, digits, "_", "." and "-", the last '
+      'two not at its start' % name
     )
   return Spec(name=name, folder=name + '-batches-bin')
 
@@ -226,8 +227,8 @@ def _split_files(spec, folder, split):
   for path in files if split == 'test' else required:
     if not os.path.exists(path):
       raise DataError(
-        '%s is missing, other files of the data set are there: put it back, or '
-        'remove the folder to have all of it made anew' % path
+        '%s is missing, other .bin files are there: put it back%s'
+        % (path, _OR_REMAKE if spec.archive or spec.drawn else '')
       )
   if not files:
     raise DataError('%s holds no %s to train on' % (folder, spec.train_files))
@@ -244,8 +245,13 @@ def _read_class_names(spec, folder):
       '%s is missing: write the class names there, one a line, in the order of '
       'the labels' % path
     )
-  with open(path, encoding='utf-8') as f:
-    names = tuple(line.strip() for line in f if line.strip())
+  try:
+    with open(path, encoding='utf-8-sig') as f:  # some editors write a mark
+      names = tuple(line.strip() for line in f if line.strip())
+  except (OSError, UnicodeDecodeError) as e:
+    raise DataError(
+      '%s cannot be read as UTF-8 text, one class name a line: %s' % (path, e)
+    ) from e
   if not names:
     raise DataError('%s names no class: write one name a line' % path)
   return names
@@ -253,6 +259,8 @@ def _read_class_names(spec, folder):
 
 def _check_file(spec, path, num_classes):
   """Returns how many records a .bin file holds, after checking every label."""
+  if not os.path.isfile(path):
+    raise DataError('%s is not a file: put the records there' % path)
   num_bytes = os.path.getsize(path)
   num_records, rest = divmod(num_bytes, spec.record_bytes)
   if rest or not num_records:

@@ -3,8 +3,8 @@
 `tf.summary.scalar` and its kin name the summary after the operation that they
 make, so a tag that is also an operation's name gets a `_1`, and a tag within a
 name scope gets the scope. TensorBoard groups charts by tag, so tags are a
-format: these functions write the very tag that they are given. What they make is
-added to the collection `tf.GraphKeys.SUMMARIES`.
+format: these functions write the very tag that they are given. What they make
+is added to the collection `tf.GraphKeys.SUMMARIES`.
 """
 
 import tensorflow.compat.v1 as tf

@@ -89,6 +89,8 @@ def train(
     image_size=cifar10.IMAGE_SIZE,
     float_type='float16' if use_fp16 else 'float32',
   )
+  if use_fp16 and not tf.config.list_physical_devices('GPU'):
+    log.info('--use_fp16 is slower than float32 on a CPU')
   if overwrite:
     _remove_run(train_dir)
   checkpoints.check_same_run(train_dir, run)
@@ -146,6 +148,8 @@ def _is_finished(train_dir, max_steps):
 
 def _remove_run(train_dir):
   """Removes the files that a run of ours writes, and no others."""
+  # A writer of an earlier run in this process would go on in a removed file.
+  tf.summary.FileWriterCache.clear()
   for pattern in _RUN_FILES:
     for path in glob.glob(os.path.join(glob.escape(train_dir), pattern)):
       os.remove(path)

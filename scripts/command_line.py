@@ -181,7 +181,7 @@ def run(main, values, doc):
         'unexpected word %r: a flag takes its value as --flag=value, one that '
         'is on or off as --flag or --noflag' % rest[0]
       )
-    _set_up_logging(values)
+    _set_up_process(values)
     main()
   except flags.Error as e:
     _fail(e, UsageError.exit_status)
@@ -193,8 +193,8 @@ def run(main, values, doc):
     _fail('interrupted', 130)
 
 
-def _set_up_logging(values):
-  """Sends our log to standard error, and keeps TensorFlow's own quiet."""
+def _set_up_process(values):
+  """Sends our log to standard error; sets what TensorFlow reads at import."""
   handler = logging.StreamHandler()
   handler.setFormatter(logging.Formatter('%(message)s'))
   logger = logging.getLogger('cifar10')
@@ -204,6 +204,10 @@ def _set_up_logging(values):
   logging.getLogger('tensorflow').setLevel(logging.ERROR)
   placement = 'log_device_placement' in values and values.log_device_placement
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '0' if placement else '3')
+  if 'use_fp16' in values and values.use_fp16:
+    # On a CPU, oneDNN's float16 gradients take 18 times as long as Eigen's: 5.3
+    # and 0.29 s a step of batch 32, measured on TensorFlow 2.21 with AVX-512.
+    os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '0')
 
 
 def import_quietly(name):

@@ -1,0 +1,119 @@
+"""What a run leaves on disk, and setting variables to it."""
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from cifar10 import checkpoints
+
+RUN = checkpoints.Run('small', ('a', 'b'), 24, 'float32')
+
+
+def save(directory, values, step=0):
+  """Saves a checkpoint of a dict from key to numpy value."""
+  with tf.Graph().as_default(), tf.Session() as session:
+    variables = {
+      key: tf.Variable(value, name='v') for key, value in values.items()
+    }
+    session.run(tf.global_variables_initializer())
+    saver = tf.train.Saver(variables, save_relative_paths=True)
+    return saver.save(session, str(directory / 'model.ckpt'), step)
+
+
+def restored(path, variables, optional=()):
+  """Returns what variables, made of initial values, are set to."""
+  with tf.Graph().as_default(), tf.Session() as session:
+    variables = {
+      key: tf.Variable(value, use_resource=True)
+      for key, value in variables.items()
+    }
+    session.run(tf.global_variables_initializer())
+    checkpoints.restore(session, path, variables, optional)
+    return session.run(variables)
+
+
+def test_run_round_trip(tmp_path):
+  assert checkpoints.read_run(str(tmp_path)) is None
+  checkpoints.write_run(str(tmp_path), RUN)
+  assert checkpoints.read_run(str(tmp_path)) == RUN
+  assert [path.name for path in tmp_path.iterdir()] == ['run.json']
+
+
+@pytest.mark.parametrize(
+  'text', ['', '{', '[]', '{"dataset": "small"}', '{"nonsense": 1}', 'null']
+)
+def test_a_broken_run_json_is_named(tmp_path, text):
+  (tmp_path / 'run.json').write_text(text)
+  with pytest.raises(checkpoints.CheckpointError, match='run.json cannot be'):
+    checkpoints.read_run(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+  'change, said',
+  [
+    ({'dataset': 'other'}, 'dataset small, not other'),
+    ({'class_names': ('a', 'c')}, 'class_names a b, not a c'),
+    ({'image_size': 32}, 'image_size 24, not 32'),
+    ({'float_type': 'float16'}, 'float_type float32, not float16'),
+  ],
+)
+def test_the_first_difference_of_runs_is_named(tmp_path, change, said):
+  checkpoints.check_same_run(str(tmp_path), RUN)
+  checkpoints.write_run(str(tmp_path), RUN)
+  checkpoints.check_same_run(str(tmp_path), RUN)
+  other = checkpoints.Run(**{**vars(RUN), **change, 'version': '9'})
+  with pytest.raises(checkpoints.CheckpointError, match=said):
+    checkpoints.check_same_run(str(tmp_path), other)
+
+
+def test_newest_and_its_step(tmp_path):
+  assert checkpoints.newest(str(tmp_path)) is None
+  assert checkpoints.newest(str(tmp_path / 'nowhere')) is None
+  save(tmp_path, {'global_step': np.int64(3)}, 3)
+  path = save(tmp_path, {'global_step': np.int64(12)}, 12)
+  assert checkpoints.newest(str(tmp_path)) == path
+  assert checkpoints.read_global_step(path) == 12
+
+
+def test_restore_sets_and_casts(tmp_path):
+  path = save(tmp_path, {'a': np.float32([1, 2]), 'global_step': np.float32(7)})
+  assert checkpoints.read_global_step(path) == 7
+  values = restored(path, {'a': np.float32([0, 0]), 'global_step': np.int64(0)})
+  assert values['a'].tolist() == [1, 2]
+  assert values['global_step'] == 7
+  assert values['global_step'].dtype == np.int64
+
+
+def test_what_is_optional_may_be_missing(tmp_path):
+  path = save(tmp_path, {'a': np.float32(1)})
+  values = restored(
+    path, {'a': np.float32(0), 'l/avg': np.float32(5)}, optional=['l/avg']
+  )
+  assert values == {'a': 1, 'l/avg': 5}
+
+
+def test_what_does_not_fit_is_named(tmp_path):
+  path = save(tmp_path, {'a': np.zeros([2, 3], np.float32)})
+  with pytest.raises(checkpoints.CheckpointError, match='has no b: it is not'):
+    restored(path, {'b': np.float32(0)})
+  with pytest.raises(
+    checkpoints.CheckpointError, match=r'a has shape \[2, 3\], .* \[3, 2\]'
+  ):
+    restored(path, {'a': np.zeros([3, 2], np.float32)})
+  with pytest.raises(checkpoints.CheckpointError, match='has no global_step'):
+    checkpoints.read_global_step(path)
+
+
+def test_a_file_that_is_no_checkpoint_is_named(tmp_path):
+  path = str(tmp_path / 'model.ckpt-1')
+  (tmp_path / 'model.ckpt-1.index').write_bytes(b'nonsense')
+  with pytest.raises(checkpoints.CheckpointError, match='ckpt-1 is no checkp'):
+    checkpoints.read_global_step(path)
+
+
+def test_truncated_data_is_named(tmp_path):
+  path = save(tmp_path, {'a': np.zeros(1000, np.float32)})
+  data = tmp_path / 'model.ckpt-0.data-00000-of-00001'
+  data.write_bytes(data.read_bytes()[:100])
+  with pytest.raises(checkpoints.CheckpointError, match='ckpt-0: a cannot be'):
+    restored(path, {'a': np.zeros(1000, np.float32)})

@@ -1,0 +1,193 @@
+"""Flags: their defaults, and that none is ever ignored."""
+
+import importlib
+import inspect
+import sys
+
+import command_line
+import pytest
+
+from cifar10 import Error, Interrupted, UsageError, evaluation, training
+
+DATA = {'data_dir': '/tmp/cifar10_data', 'dataset': 'cifar10'}
+NETWORK = {'batch_size': 128, 'use_fp16': False}
+TRAINING = {
+  **DATA,
+  **NETWORK,
+  'train_dir': '/tmp/cifar10_train',
+  'max_steps': 100000,
+  'log_device_placement': False,
+  'log_frequency': 10,
+  'overwrite': False,
+  'seed': None,
+  'min_queue_fraction': 0.4,
+  'learning_rate': 0.1,
+  'save_checkpoint_secs': 600,
+  'save_checkpoint_steps': None,
+  'save_summaries_steps': 100,
+  'max_to_keep': 5,
+}
+FLAGS = {
+  'train': TRAINING,
+  'multi_gpu_train': {**TRAINING, 'max_steps': 1000000, 'num_gpus': 1},
+  'eval': {
+    **DATA,
+    **NETWORK,
+    'eval_dir': '/tmp/cifar10_eval',
+    'eval_data': 'test',
+    'checkpoint_dir': '/tmp/cifar10_train',
+    'eval_interval_secs': 300,
+    'num_examples': 10000,
+    'run_once': False,
+  },
+  'prepare_data': {**DATA, 'action': 'download'},
+}
+
+
+@pytest.fixture(params=FLAGS)
+def script(request):
+  """A script, imported as a module that nobody has imported before."""
+  sys.modules.pop(request.param, None)
+  return importlib.import_module(request.param)
+
+
+def exit_of(values, monkeypatch, *words, main=lambda: None):
+  """Returns the exit status of a script called with `words`."""
+  monkeypatch.setattr(sys, 'argv', ['scripts/script.py', *words])
+  monkeypatch.setenv('TF_CPP_MIN_LOG_LEVEL', '3')
+  with pytest.raises(SystemExit) as e:
+    command_line.run(main, values, 'What it does.')
+    sys.exit(0)
+  return e.value.code
+
+
+def test_defaults_are_those_of_the_contract(script, monkeypatch):
+  assert exit_of(script.FLAGS, monkeypatch) == 0
+  assert command_line.arguments(script.FLAGS) == FLAGS[script.__name__]
+
+
+def test_importing_again_and_beside_others_defines_nothing_twice():
+  for _ in range(2):
+    for name in FLAGS:
+      sys.modules.pop(name, None)
+      importlib.import_module(name)
+
+
+@pytest.mark.parametrize('word', ['-h', '--help'])
+def test_help(script, word, monkeypatch, capsys):
+  assert exit_of(script.FLAGS, monkeypatch, word) == 0
+  out, err = capsys.readouterr()
+  assert out.startswith('What it does.')
+  assert all('%s\n' % name in out for name in FLAGS[script.__name__])
+  assert err == ''
+
+
+@pytest.mark.parametrize(
+  'words, said',
+  [
+    (['--nosuch=1'], "Unknown command line flag 'nosuch'"),
+    (['word'], "unexpected word 'word'"),
+    (['--batch_size', '0'], '--batch_size=0'),
+    (['--batch_size', '-3'], '--batch_size=-3'),
+    (['--batch_size', 'x'], '--batch_size=x'),
+    (['--batch_size', '99999999999'], '--batch_size=99999999999'),
+    (['--batch_size'], '--batch_size'),
+    (['--use_fp16', 'False'], "unexpected word 'False'"),
+    (['--use_fp16=maybe'], '--use_fp16=maybe'),
+    (['--data_dir='], '--data_dir='),
+    (['--max_steps', 'x'], '--max_steps=x'),
+    (['--min_queue_fraction', '7'], '--min_queue_fraction=7'),
+    (['--min_queue_fraction', '0'], '--min_queue_fraction=0'),
+    (['--learning_rate', 'nan'], '--learning_rate=nan'),
+    (['--learning_rate', 'inf'], '--learning_rate=inf'),
+    (['--learning_rate', '-1'], '--learning_rate=-1'),
+    (['--seed', '-1'], '--seed=-1'),
+    (['--flagfile=/nowhere'], '/nowhere'),
+  ],
+)
+def test_what_is_wrong_is_named_in_one_line(words, said, monkeypatch, capsys):
+  values = command_line.new_flags()
+  command_line.define_training_flags(values, 1)
+  assert exit_of(values, monkeypatch, *words) == 2
+  out, err = capsys.readouterr()
+  assert out == ''
+  assert err.startswith('script.py: ')
+  assert said in err
+  assert err.count('\n') == 1
+
+
+@pytest.mark.parametrize(
+  'error, status',
+  [
+    (Error('what\nwhere'), 1),
+    (UsageError('what where'), 2),
+    (Interrupted('what where', 15), 143),
+    (OSError('what where'), 1),
+    (KeyboardInterrupt(), 130),
+  ],
+)
+def test_exit_status(error, status, monkeypatch, capsys):
+  def main():
+    raise error
+
+  values = command_line.new_flags()
+  assert exit_of(values, monkeypatch, main=main) == status
+  err = capsys.readouterr().err
+  assert err.count('\n') == 1
+  if status != 130:
+    assert err == 'script.py: what where\n'
+
+
+def test_what_is_not_given_may_count_as_none(monkeypatch):
+  values = command_line.new_flags()
+  command_line.define_data_flags(values)
+  assert exit_of(values, monkeypatch, '--data_dir=x') == 0
+  assert command_line.arguments(values, 'data_dir', 'dataset') == {
+    'data_dir': 'x',
+    'dataset': None,
+  }
+
+
+def test_flags_are_the_arguments_of_the_functions_that_they_are_for():
+  def defaults(function):
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: p.default for p in parameters}
+
+  assert defaults(training.train) == {**TRAINING, 'num_gpus': None}
+  run_says = {'dataset': None, 'use_fp16': None}
+  assert defaults(evaluation.evaluate) == {**FLAGS['eval'], **run_says}
+
+
+@pytest.mark.parametrize(
+  'words',
+  [
+    ['--action=sample', '--dataset=cifar10'],
+    ['--action=download', '--dataset=sample'],
+    ['--action=download', '--dataset=mine'],
+  ],
+)
+def test_an_action_that_does_not_go_with_the_data_set(
+  words, tmp_path, monkeypatch, capsys
+):
+  sys.modules.pop('prepare_data', None)
+  script = importlib.import_module('prepare_data')
+  words = [*words, '--data_dir=%s' % tmp_path]
+  assert exit_of(script.FLAGS, monkeypatch, *words, main=script.main) == 2
+  assert 'does not go with --dataset' in capsys.readouterr().err
+  assert not list(tmp_path.iterdir())
+
+
+def test_banners_are_left_out_and_the_rest_is_kept(
+  tmp_path, monkeypatch, capfd
+):
+  (tmp_path / 'noisy.py').write_text(
+    'import os\n'
+    "os.write(2, b'WARNING: All log messages before absl::Init\\n')\n"
+    "os.write(2, b'I0000 00:00:1.2 3 port.cc:153] oneDNN\\n')\n"
+    "os.write(2, b'worth reading\\n')\n"
+  )
+  monkeypatch.syspath_prepend(str(tmp_path))
+  assert command_line.import_quietly('noisy').__name__ == 'noisy'
+  assert capfd.readouterr().err == 'worth reading\n'
+  with pytest.raises(ImportError):
+    command_line.import_quietly('not_there')

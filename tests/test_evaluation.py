@@ -1,0 +1,215 @@
+"""Evaluation: counts that are known beforehand, and what is written."""
+
+import re
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from conftest import write_records
+
+from cifar10 import checkpoints, cifar10, datasets, evaluation
+
+SHAPES = {
+  'conv1': ([5, 5, 3, 64], [64]),
+  'conv2': ([5, 5, 64, 64], [64]),
+  'local3': ([2304, 384], [384]),
+  'local4': ([384, 192], [192]),
+  'softmax_linear': ([192, 10], [10]),
+}
+LINE = r'\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: precision @ 1 = (\d\.\d{3})'
+
+
+def save_constant_network(directory, answer, step, averages=True):
+  """Saves weights whose moving averages always answer one class.
+
+  Plain stock ops write it: none of the package's code is used. The weights
+  themselves answer another class, so who restores those is found out.
+  """
+  with tf.Graph().as_default(), tf.Session() as session:
+    tf.Variable(np.int64(step), name='global_step')
+    for layer, shapes in SHAPES.items():
+      for kind, shape in zip(('weights', 'biases'), shapes):
+        value = np.zeros(shape, np.float32)
+        if layer == 'softmax_linear' and kind == 'biases':
+          value[(answer + 1) % 10] = 1
+        tf.Variable(value, name='%s/%s' % (layer, kind))
+        if averages:
+          name = '%s/%s/ExponentialMovingAverage' % (layer, kind)
+          tf.Variable(np.roll(value, -1), name=name)
+    session.run(tf.global_variables_initializer())
+    return tf.train.Saver().save(session, str(directory / 'model.ckpt'), step)
+
+
+@pytest.fixture
+def data_dir(tmp_path, rng):
+  """Data whose test file has 3 examples of class 4 among its first 10 of 20."""
+  folder = tmp_path / 'data' / 'small-batches-bin'
+  folder.mkdir(parents=True)
+  labels = [4, 1, 4, 3, 4, 5, 6, 7, 8, 9] + [4] * 8 + [0, 1]
+  images = rng.integers(0, 256, [20, 32, 32, 3], np.uint8)
+  write_records(folder / 'test_batch.bin', labels, images)
+  write_records(folder / 'data_batch_1.bin', [4, 4, 0], images[:3])
+  (folder / 'batches.meta.txt').write_text(
+    ''.join('class%d\n' % i for i in range(10))
+  )
+  return tmp_path / 'data'
+
+
+@pytest.fixture
+def evaluate(tmp_path, data_dir, capsys):
+  """Evaluates once; returns what was printed: precision, correct, of, step."""
+  (tmp_path / 'run').mkdir()
+
+  def function(**kwargs):
+    evaluation.evaluate(
+      **{
+        'data_dir': str(data_dir),
+        'dataset': 'small',
+        'checkpoint_dir': str(tmp_path / 'run'),
+        'eval_dir': str(tmp_path / 'eval'),
+        'run_once': True,
+        **kwargs,
+      }
+    )
+    first, second = capsys.readouterr().out.splitlines()
+    counts = re.fullmatch(r'(\d+) of (\d+) correct, step (\d+)', second)
+    return (re.fullmatch(LINE, first).group(1), *map(int, counts.groups()))
+
+  return function
+
+
+@pytest.mark.parametrize('batch_size', [1, 7, 20, 128])
+def test_a_known_count_at_any_batch_size(evaluate, tmp_path, batch_size):
+  save_constant_network(tmp_path / 'run', 4, 123)
+  assert evaluate(batch_size=batch_size) == ('0.550', 11, 20, 123)
+
+
+@pytest.mark.parametrize(
+  'num_examples, expected',
+  [(1, ('1.000', 1, 1)), (10, ('0.300', 3, 10)), (99, ('0.550', 11, 20))],
+)
+def test_the_first_examples(evaluate, tmp_path, num_examples, expected):
+  save_constant_network(tmp_path / 'run', 4, 0)
+  assert evaluate(num_examples=num_examples, batch_size=3) == (*expected, 0)
+
+
+def test_train_eval_reads_the_training_files(evaluate, tmp_path):
+  save_constant_network(tmp_path / 'run', 4, 5)
+  assert evaluate(eval_data='train_eval') == ('0.667', 2, 3, 5)
+
+
+def test_summaries_are_written_at_the_step(evaluate, tmp_path):
+  for step in (5, 8):
+    save_constant_network(tmp_path / 'run', 4, step)
+    evaluate()
+  layers = list(SHAPES)
+  written = {}
+  for path in sorted((tmp_path / 'eval').iterdir()):
+    for event in tf.train.summary_iterator(str(path)):
+      for value in event.summary.value:
+        written.setdefault(value.tag, []).append((event.step, value))
+  precision = written['Precision @ 1']
+  assert [step for step, _ in precision] == [5, 8]
+  assert precision[0][1].simple_value == pytest.approx(11 / 20)
+  expected = {'Precision @ 1', *('images/image/%d' % i for i in range(3))}
+  expected |= {layer + '/activations' for layer in layers}
+  expected |= {layer + '/sparsity' for layer in layers}
+  assert written.keys() >= expected
+  assert all(tag.startswith('input/') for tag in written.keys() - expected)
+
+
+def test_the_newest_checkpoint_once_for_each_step(
+  evaluate, tmp_path, monkeypatch, capsys
+):
+  run = tmp_path / 'run'
+  naps = []
+
+  class Time:
+    """Stands for the clock: between two looks, time passes at once."""
+
+    @staticmethod
+    def sleep(seconds):
+      naps.append(seconds)
+      if len(naps) == 2:
+        save_constant_network(run, 4, 10)
+      elif len(naps) == 4:
+        save_constant_network(run, 3, 20)
+      elif len(naps) == 5:
+        raise KeyboardInterrupt
+
+  monkeypatch.setattr(evaluation, 'time', Time)
+  with pytest.raises(KeyboardInterrupt):
+    evaluate(run_once=False, eval_interval_secs=7)
+  assert naps == [7] * 5
+  counts = capsys.readouterr().out.splitlines()[1::2]
+  assert counts == ['11 of 20 correct, step 10', '1 of 20 correct, step 20']
+
+
+def test_without_a_checkpoint(evaluate, tmp_path):
+  with pytest.raises(checkpoints.CheckpointError, match='holds no checkpoint'):
+    evaluate()
+  assert not (tmp_path / 'eval').exists()
+
+
+def test_without_moving_averages(evaluate, tmp_path):
+  save_constant_network(tmp_path / 'run', 4, 0, averages=False)
+  with pytest.raises(
+    checkpoints.CheckpointError, match='has no conv1/weights/Exponential'
+  ):
+    evaluate()
+
+
+def test_the_run_says_data_set_and_float_type(evaluate, tmp_path, data_dir):
+  save_constant_network(tmp_path / 'run', 4, 3)
+  names = tuple('class%d' % i for i in range(10))
+  run = checkpoints.Run('small', names, 24, 'float16')
+  checkpoints.write_run(str(tmp_path / 'run'), run)
+  assert evaluate(dataset=None) == ('0.550', 11, 20, 3)
+  assert evaluation._is_fp16(run, None)
+  assert not evaluation._is_fp16(run, False)
+  assert not evaluation._is_fp16(None, None)
+
+
+def test_other_classes_than_the_runs_are_refused(evaluate, tmp_path):
+  save_constant_network(tmp_path / 'run', 4, 3)
+  run = checkpoints.Run('small', ('a', 'b'), 24, 'float32')
+  checkpoints.write_run(str(tmp_path / 'run'), run)
+  with pytest.raises(checkpoints.CheckpointError, match='classes a b, small'):
+    evaluate()
+
+
+def test_other_shapes_than_the_networks_are_refused(
+  evaluate, tmp_path, data_dir
+):
+  save_constant_network(tmp_path / 'run', 4, 3)
+  with open(data_dir / 'small-batches-bin' / 'batches.meta.txt', 'a') as f:
+    f.write('class10\n')
+  with pytest.raises(
+    checkpoints.CheckpointError, match=r'shape \[192, 10\], .* \[192, 11\]'
+  ):
+    evaluate()
+
+
+def test_logits_are_those_of_the_averages(tmp_path, data_dir, rng):
+  """The counts above need a constant answer; here answers depend on pixels."""
+  split = datasets.load('small', str(data_dir), 'test')
+  with tf.Graph().as_default(), tf.Session() as session:
+    tf.set_random_seed(4)
+    images = tf.placeholder(tf.float32, [None, 24, 24, 3])
+    logits = cifar10.inference(images)
+    tf.train.get_or_create_global_step()
+    values = {
+      v.op.name + '/ExponentialMovingAverage': v
+      for v in tf.trainable_variables()
+    }
+    session.run(tf.global_variables_initializer())
+    path = tf.train.Saver(values).save(session, str(tmp_path / 'model.ckpt'))
+    raw = np.fromfile(split.files[0], np.uint8).reshape(20, 3073)
+    pixels = raw[:, 1:].reshape(20, 3, 32, 32).transpose(0, 2, 3, 1)
+    pixels = pixels[:, 4:28, 4:28].astype(np.float64)
+    pixels -= pixels.mean((1, 2, 3), keepdims=True)
+    pixels /= pixels.std((1, 2, 3), keepdims=True)
+    answers = session.run(logits, {images: pixels}).argmax(1)
+  correct, total, _ = evaluation.evaluate_once(path, split, 6, 20)
+  assert (correct, total) == ((answers == raw[:, 0]).sum(), 20)
+  assert len(set(answers)) > 1

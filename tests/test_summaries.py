@@ -1,0 +1,80 @@
+"""Tests of summaries: tags are exact, and values come through."""
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from cifar10 import summaries
+
+
+def _values(summary_op):
+  """Runs a summary operation; returns its values by tag."""
+  with tf.Session() as session:
+    summary = tf.Summary.FromString(session.run(summary_op))
+  return {value.tag: value for value in summary.value}
+
+
+@pytest.fixture(autouse=True)
+def graph():
+  with tf.Graph().as_default() as graph:
+    yield graph
+
+
+@pytest.mark.parametrize('scope', [None, 'tower_0'])
+@pytest.mark.parametrize('tag', ['total_loss', 'conv1/weights', 'a (raw) b'])
+def test_tags_are_exact(tag, scope):
+  if tag != 'a (raw) b':
+    tf.constant(1.0, name=tag)
+  with tf.name_scope(scope):
+    tf.constant(1.0, name='total_loss')
+    made = [
+      summaries.scalar(tag, tf.constant(2.0)),
+      summaries.histogram(tag, tf.constant([1.0, 2.0])),
+      summaries.image(tag, tf.zeros([1, 4, 4, 3]), max_images=1),
+    ]
+  tags = [list(_values(summary)) for summary in made]
+  assert tags == [[tag], [tag], [tag + '/image']]
+  assert tf.get_collection(tf.GraphKeys.SUMMARIES) == made
+
+
+def test_merging_all_of_them():
+  summaries.scalar('a', 1.5)
+  with tf.name_scope('scope'):
+    summaries.scalar('b', -2.5)
+    summaries.histogram('c', [1.0])
+  values = _values(tf.summary.merge_all())
+  assert {*values} == {'a', 'b', 'c'}
+  assert values['a'].simple_value == 1.5
+  assert values['b'].simple_value == -2.5
+
+
+@pytest.mark.parametrize('dtype', [np.float32, np.float16, np.int64])
+def test_histogram_values(dtype):
+  numbers = np.array([[-3, 0, 1], [2, 2, 7]], dtype)
+  summaries.histogram('numbers', tf.constant(numbers))
+  found = _values(tf.summary.merge_all())['numbers'].histo
+  assert (found.min, found.max, found.num) == (-3, 7, 6)
+  assert (found.sum, found.sum_squares) == (9, 67)
+  assert sum(found.bucket) == 6
+
+
+@pytest.mark.parametrize('max_images,count', [(2, 2), (3, 3), (9, 5)])
+def test_image_sizes(max_images, count):
+  pictures = np.zeros([5, 6, 4, 3], np.uint8)
+  summaries.image('pictures', tf.constant(pictures), max_images)
+  values = _values(tf.summary.merge_all())
+  assert {*values} == {'pictures/image/%d' % i for i in range(count)}
+  for value in values.values():
+    image = value.image
+    assert (image.height, image.width, image.colorspace) == (6, 4, 3)
+
+
+def test_image_pixels():
+  pictures = np.arange(2 * 6 * 4 * 3, dtype=np.uint8).reshape(2, 6, 4, 3)
+  op = summaries.image('pictures', tf.constant(pictures))
+  values = _values(op)
+  with tf.Session() as session:
+    for i in range(2):
+      png = values['pictures/image/%d' % i].image.encoded_image_string
+      decoded = session.run(tf.image.decode_png(png))
+      np.testing.assert_array_equal(decoded, pictures[i])

@@ -1,0 +1,317 @@
+"""Towers, resuming, and the loop."""
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from cifar10 import checkpoints, datasets, training
+
+SCALARS = {
+  'cross_entropy',
+  'cross_entropy_raw',
+  'input/batches_in_queue',
+  'input/examples_in_queue',
+  'learning_rate',
+  'local3/weight_loss',
+  'local3/weight_loss_raw',
+  'local4/weight_loss',
+  'local4/weight_loss_raw',
+  'total_loss',
+  'total_loss_raw',
+}
+LAYERS = ['conv1', 'conv2', 'local3', 'local4', 'softmax_linear']
+TAGS = (
+  SCALARS
+  | {'images/image/%d' % i for i in range(3)}
+  | {'%s/sparsity' % layer for layer in LAYERS}
+  | {'%s/activations' % layer for layer in LAYERS}
+  | {'%s/%s' % (layer, v) for layer in LAYERS for v in ('weights', 'biases')}
+  | {
+    '%s/%s/gradients' % (layer, v)
+    for layer in LAYERS
+    for v in ('weights', 'biases')
+  }
+)
+KEYS = (
+  {'%s/%s' % (layer, v) for layer in LAYERS for v in ('weights', 'biases')}
+  | {
+    '%s/%s/ExponentialMovingAverage' % (layer, v)
+    for layer in LAYERS
+    for v in ('weights', 'biases')
+  }
+  | {
+    'global_step',
+    'total_loss/avg',
+    'cross_entropy/avg',
+    'local3/weight_loss/avg',
+    'local4/weight_loss/avg',
+  }
+)
+
+
+@pytest.fixture
+def split(small_data):
+  return datasets.load('small', str(small_data), 'train')
+
+
+def train(data_dir, train_dir, max_steps, **kwargs):
+  settings = {
+    'batch_size': 4,
+    'log_frequency': 1,
+    'save_summaries_steps': 2,
+    'seed': 1,
+  }
+  training.train(
+    data_dir=str(data_dir),
+    dataset='small',
+    train_dir=str(train_dir),
+    max_steps=max_steps,
+    **{**settings, **kwargs},
+  )
+
+
+def written_steps(directory, tag):
+  """Returns the steps at which a folder's event files hold a tag."""
+  return [
+    event.step
+    for path in sorted(directory.glob('events.out.tfevents.*'))
+    for event in tf.train.summary_iterator(str(path))
+    for value in event.summary.value
+    if value.tag == tag
+  ]
+
+
+def written_tags(directory):
+  return {
+    value.tag
+    for path in directory.glob('events.out.tfevents.*')
+    for event in tf.train.summary_iterator(str(path))
+    for value in event.summary.value
+  }
+
+
+def snapshot(directory):
+  """Returns what tells whether any file was changed."""
+  return {
+    path.name: (path.stat().st_mtime_ns, path.stat().st_size)
+    for path in directory.iterdir()
+  }
+
+
+def printed_losses(capsys):
+  lines = capsys.readouterr().out.splitlines()
+  return [line.split(',')[1].split('(')[0] for line in lines if 'step' in line]
+
+
+def towers_on(inputs, num_towers):
+  """Returns loss and gradients of towers, from the same initial weights."""
+  with tf.Graph().as_default():
+    tf.set_random_seed(3)
+    batches = [
+      (tf.constant(images, tf.float32), tf.constant(labels))
+      for images, labels in inputs
+    ]
+    loss, losses, gradients = training._towers(
+      batches, ['/cpu:0'] * num_towers, num_classes=10, use_fp16=False
+    )
+    with tf.Session() as session:
+      session.run(tf.global_variables_initializer())
+      return session.run([loss, losses, [g for g, _ in gradients]])
+
+
+@pytest.fixture
+def batch(rng):
+  images = rng.normal(size=[8, 24, 24, 3]).astype(np.float32)
+  return images, rng.integers(0, 10, 8).astype(np.int32)
+
+
+def test_towers_on_the_same_batch_equal_one(batch):
+  one = towers_on([batch], 1)
+  three = towers_on([batch] * 3, 3)
+  np.testing.assert_allclose(one[0], three[0], rtol=1e-6)
+  for a, b in zip(one[2], three[2]):
+    np.testing.assert_allclose(a, b, atol=1e-6 * np.abs(a).max())
+
+
+def test_gradients_of_two_towers_equal_those_of_one_larger_batch(batch):
+  images, labels = batch
+  whole = towers_on([batch], 1)
+  halves = towers_on([(images[:4], labels[:4]), (images[4:], labels[4:])], 2)
+  np.testing.assert_allclose(whole[0], halves[0], rtol=1e-5)
+  np.testing.assert_allclose(whole[1], halves[1], rtol=1e-5)
+  for a, b in zip(whole[2], halves[2]):
+    np.testing.assert_allclose(a, b, atol=1e-5 * np.abs(a).max())
+
+
+def test_average_gradients():
+  with tf.Graph().as_default(), tf.Session() as session:
+    v = tf.get_variable('v', [2])
+    w = tf.get_variable('w', [])
+    averaged = training.average_gradients(
+      [
+        [(tf.constant([1.0, 2.0]), v), (tf.constant(3.0), w)],
+        [(tf.constant([3.0, -2.0]), v), (tf.constant(6.0), w)],
+      ]
+    )
+    assert [variable for _, variable in averaged] == [v, w]
+    first, second = session.run([gradient for gradient, _ in averaged])
+  assert first.tolist() == [2.0, 0.0]
+  assert second == 4.5
+
+
+def test_tower_devices_without_gpus(caplog):
+  caplog.set_level('INFO')
+  assert training.tower_devices(None) == [None]
+  assert not caplog.messages
+  assert training.tower_devices(2) == ['/cpu:0', '/cpu:0']
+  assert caplog.messages == ['2 towers on /cpu:0, /cpu:0 (0 GPUs found)']
+
+
+def test_towers_are_placed_on_their_devices_and_share_cpu_variables(split):
+  with tf.Graph().as_default() as graph:
+    training.build_graph(
+      split, batch_size=4, devices=['/gpu:0', '/gpu:1', '/cpu:0']
+    )
+    for i, device in enumerate(['GPU:0', 'GPU:1', 'CPU:0']):
+      convs = [
+        op
+        for op in graph.get_operations()
+        if op.type.startswith('Conv2D') and 'tower_%d/' % i in op.name
+      ]
+      # Two forward, and backward each to its weights and to its input.
+      assert len(convs) == 6
+      assert {op.device for op in convs} == {'/device:' + device}
+    assert {
+      v.device for v in tf.global_variables() if v.op.name != 'global_step'
+    } == {'/device:CPU:0'}
+    assert {v.op.name for v in tf.global_variables()} == KEYS
+    dequeues = [
+      op for op in graph.get_operations() if op.type == 'QueueDequeueV2'
+    ]
+    assert len([op for op in dequeues if 'batch_queue' in op.name]) == 3
+
+
+def test_towers_run_on_several_devices(split):
+  devices = ['/cpu:0', '/cpu:1']
+  with tf.Graph().as_default():
+    loss, train_op = training.build_graph(split, batch_size=4, devices=devices)
+    config = tf.ConfigProto(device_count={'CPU': 2})
+    with tf.train.MonitoredSession(
+      tf.train.ChiefSessionCreator(config=config)
+    ) as session:
+      _, value, step = session.run([train_op, loss, tf.train.get_global_step()])
+  assert 4 < value < 6
+  assert step in (0, 1)
+
+
+def test_train_writes_checkpoints_summaries_and_run_json(
+  small_data, tmp_path, capsys
+):
+  train(small_data, tmp_path / 'run', 5)
+  assert len(printed_losses(capsys)) == 5
+  assert written_tags(tmp_path / 'run') >= TAGS
+  # Beside ours: the queue of file names, and global_step/sec.
+  assert len(written_tags(tmp_path / 'run') - TAGS) <= 2
+  assert 'global_step/sec' in written_tags(tmp_path / 'run')
+  path = checkpoints.newest(str(tmp_path / 'run'))
+  assert {name for name, _ in tf.train.list_variables(path)} == KEYS
+  assert checkpoints.read_global_step(path) == 5
+  assert checkpoints.read_run(str(tmp_path / 'run')) == checkpoints.Run(
+    dataset='small',
+    class_names=tuple('class%d' % i for i in range(10)),
+    image_size=24,
+    float_type='float32',
+  )
+
+
+def test_towers_have_the_tags_and_keys_of_one(small_data, tmp_path, capsys):
+  train(small_data, tmp_path / 'one', 3)
+  train(small_data, tmp_path / 'two', 3, num_gpus=2)
+  one, two = tmp_path / 'one', tmp_path / 'two'
+  assert written_tags(one) == written_tags(two)
+  assert tf.train.list_variables(str(one)) == tf.train.list_variables(str(two))
+
+
+def test_single_to_towers_to_single_goes_on(small_data, tmp_path, capsys):
+  run = tmp_path / 'run'
+  train(small_data, run, 2)
+  train(small_data, run, 4, num_gpus=2)
+  before = {name: tf.train.load_variable(str(run), name) for name in KEYS}
+  train(small_data, run, 5, learning_rate=1e-9)
+  after = {name: tf.train.load_variable(str(run), name) for name in KEYS}
+  assert after['global_step'] == before['global_step'] + 1 == 5
+  for layer in LAYERS:
+    np.testing.assert_allclose(
+      after[layer + '/weights'], before[layer + '/weights'], atol=1e-6
+    )
+  # The average of the loss goes on too: it did not start at zero again.
+  assert after['total_loss/avg'] > before['total_loss/avg'] > 1
+  assert len(printed_losses(capsys)) == 5
+  assert written_steps(run, 'total_loss') == [1, 3, 5]
+
+
+def test_the_same_seed_repeats_a_run(small_data, tmp_path, capsys):
+  losses = []
+  for name, seed in (('a', 7), ('b', 7), ('c', 8)):
+    train(small_data, tmp_path / name, 3, seed=seed)
+    losses.append(printed_losses(capsys))
+  assert losses[0] == losses[1] != losses[2]
+  a, b = (
+    tf.train.load_variable(str(tmp_path / name), 'conv2/weights')
+    for name in 'ab'
+  )
+  assert (a == b).all()
+
+
+def test_a_finished_run_is_left_alone(small_data, tmp_path, capsys, caplog):
+  caplog.set_level('INFO')
+  run = tmp_path / 'run'
+  train(small_data, run, 2)
+  before = snapshot(run)
+  capsys.readouterr()
+  train(small_data, run, 2)
+  train(small_data, run, 1)
+  assert snapshot(run) == before
+  assert capsys.readouterr().out == ''
+  assert 'is at step 2, --max_steps is 1' in caplog.messages[-1]
+
+
+def test_overwrite_starts_afresh_and_keeps_other_files(
+  small_data, tmp_path, capsys
+):
+  run = tmp_path / 'run'
+  train(small_data, run, 3)
+  (run / 'notes.txt').write_text('mine')
+  (run / 'model.ckpt').mkdir()
+  train(small_data, run, 2, overwrite=True)
+  assert checkpoints.read_global_step(checkpoints.newest(str(run))) == 2
+  assert (run / 'notes.txt').read_text() == 'mine'
+  assert (run / 'model.ckpt').is_dir()
+  assert not list(run.glob('model.ckpt-3*'))
+  assert written_steps(run, 'total_loss') == [1]
+
+
+def test_another_kind_of_run_is_refused(small_data, tmp_path, capsys):
+  run = tmp_path / 'run'
+  train(small_data, run, 1)
+  before = snapshot(run)
+  with pytest.raises(checkpoints.CheckpointError) as e:
+    train(small_data, run, 2, use_fp16=True)
+  assert str(e.value) == (
+    '%s holds a run with float_type float32, not float16: choose another '
+    'folder, or --overwrite' % run
+  )
+  assert snapshot(run) == before
+
+
+def test_not_a_number_stops_and_is_not_saved(small_data, tmp_path, capsys):
+  with pytest.raises(training.Error, match='not a number .*--learning_rate'):
+    train(
+      small_data,
+      tmp_path / 'run',
+      100,
+      learning_rate=1e20,
+      save_checkpoint_steps=1,
+    )
+  path = checkpoints.newest(str(tmp_path / 'run'))
+  assert checkpoints.read_global_step(path) < 100
