@@ -198,9 +198,12 @@ def prepare(spec, data_dir):
     cifar10.UsageError: there are no files, and nowhere to get them from.
   """
   folder = os.path.join(data_dir, spec.folder)
-  for candidate in (folder, data_dir):
-    if glob.glob(os.path.join(glob.escape(candidate), '*.bin')):
-      return candidate
+  if _matches(folder, '*.bin'):
+    return folder
+  # DATA_DIR may be that folder itself; a .bin file of another name there is
+  # somebody else's.
+  if _matches(data_dir, spec.train_files) or _matches(data_dir, spec.eval_file):
+    return data_dir
   if spec.drawn:
     draw(spec, data_dir)
   elif spec.archive:
@@ -213,6 +216,10 @@ def prepare(spec, data_dir):
   return folder
 
 
+def _matches(folder, pattern):
+  return glob.glob(os.path.join(glob.escape(folder), pattern))
+
+
 def _split_files(spec, folder, split):
   """Returns the paths of a split's files, in reading order."""
   if split == 'test':
@@ -220,8 +227,7 @@ def _split_files(spec, folder, split):
   else:
     # data_batch_10 comes after data_batch_9.
     files = sorted(
-      glob.glob(os.path.join(glob.escape(folder), spec.train_files)),
-      key=lambda path: (len(path), path),
+      _matches(folder, spec.train_files), key=lambda path: (len(path), path)
     )
   required = [os.path.join(folder, name) for name in spec.required_files]
   for path in files if split == 'test' else required:

@@ -310,7 +310,13 @@ def run_session(
     ):
       while not session.should_stop():
         session.run(train_op)
-  except tf.train.NanLossDuringTrainingError as e:
+  except (
+    tf.train.NanLossDuringTrainingError,
+    tf.errors.InvalidArgumentError,
+  ) as e:
+    # A histogram of what is not a number fails before the hook can see it.
+    if isinstance(e, tf.errors.OpError) and 'in summary' not in e.message:
+      raise
     raise Error(
       'the loss is not a number any more: go on from a checkpoint in %s with a '
       'lower --learning_rate' % train_dir

@@ -2,6 +2,8 @@
 
 import importlib
 import inspect
+import pathlib
+import re
 import sys
 
 import command_line
@@ -64,6 +66,23 @@ def exit_of(values, monkeypatch, *words, main=lambda: None):
 def test_defaults_are_those_of_the_contract(script, monkeypatch):
   assert exit_of(script.FLAGS, monkeypatch) == 0
   assert command_line.arguments(script.FLAGS) == FLAGS[script.__name__]
+
+
+def test_the_readme_lists_every_flag_with_its_default(script):
+  readme = pathlib.Path(__file__).parent.parent / 'README.md'
+  rows = re.findall(
+    r'^\| `(\w+)` \| (.+?) \| (.+?) \|', readme.read_text(), re.MULTILINE
+  )
+  name = {'multi_gpu_train': 'multi'}.get(script.__name__, script.__name__)
+  listed = {
+    flag: default.strip('`')
+    for flag, default, scripts in rows
+    if name in scripts.split(', ') or scripts == 'all'
+  }
+  assert listed == {
+    flag: 'none' if default is None else str(default)
+    for flag, default in FLAGS[script.__name__].items()
+  }
 
 
 def test_importing_again_and_beside_others_defines_nothing_twice():

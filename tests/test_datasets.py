@@ -424,3 +424,12 @@ def test_published_files():
   assert (train.num_examples, test.num_examples) == (50000, 10000)
   assert names_of(train) == TRAIN_FILES
   assert train.class_names == datasets.SPECS['cifar10'].class_names
+
+
+def test_somebody_elses_bin_file_in_data_dir_is_not_the_data_set(tmp_path):
+  (tmp_path / 'firmware.bin').write_bytes(b'mine')
+  split = datasets.load('sample', str(tmp_path), 'test')
+  assert split.files == (
+    str(tmp_path / 'sample-batches-bin' / 'test_batch.bin'),
+  )
+  assert (tmp_path / 'firmware.bin').read_bytes() == b'mine'

@@ -304,7 +304,10 @@ def test_another_kind_of_run_is_refused(small_data, tmp_path, capsys):
   assert snapshot(run) == before
 
 
-def test_not_a_number_stops_and_is_not_saved(small_data, tmp_path, capsys):
+@pytest.mark.parametrize('save_summaries_steps', [1, 100])
+def test_not_a_number_stops_and_is_not_saved(
+  save_summaries_steps, small_data, tmp_path, capsys
+):
   with pytest.raises(training.Error, match='not a number .*--learning_rate'):
     train(
       small_data,
@@ -312,6 +315,7 @@ def test_not_a_number_stops_and_is_not_saved(small_data, tmp_path, capsys):
       100,
       learning_rate=1e20,
       save_checkpoint_steps=1,
+      save_summaries_steps=save_summaries_steps,
     )
   path = checkpoints.newest(str(tmp_path / 'run'))
   assert checkpoints.read_global_step(path) < 100
