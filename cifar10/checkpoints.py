@@ -60,8 +60,10 @@ def read_run(directory):
   try:
     with open(path, encoding='utf-8') as f:
       fields = json.load(f)
-    run = Run(**fields)
-  except FileNotFoundError:
+    # A later version may have more to say.
+    known = {field.name for field in dataclasses.fields(Run)}
+    run = Run(**{key: fields[key] for key in fields if key in known})
+  except (FileNotFoundError, NotADirectoryError):
     return None
   except (ValueError, TypeError) as e:
     raise CheckpointError(
@@ -71,22 +73,43 @@ def read_run(directory):
   return dataclasses.replace(run, class_names=tuple(run.class_names))
 
 
-def check_same_run(directory, run):
-  """Raises `CheckpointError` where a folder holds another kind of run."""
-  there = read_run(directory)
-  if there is None:
-    return
-  for field in ('dataset', 'class_names', 'image_size', 'float_type'):
-    old, new = getattr(there, field), getattr(run, field)
-    if old != new:
+def check_same_run(directory, **fields):
+  """Raises `CheckpointError` where a folder holds another kind of run.
+
+  Args:
+    directory: the folder; one without a `run.json` is taken to fit.
+    **fields: what the attributes of its `Run` must be.
+  """
+  run = read_run(directory)
+  for field, new in fields.items():
+    if run is not None and getattr(run, field) != new:
       raise CheckpointError(
-        '%s holds a run with %s %s, not %s: choose another folder, or '
-        '--overwrite' % (directory, field, _shown(old), _shown(new))
+        '%s holds a run with %s %s, not %s: give the flags of that run, name '
+        'another folder, or --overwrite'
+        % (directory, field, _shown(getattr(run, field)), _shown(new))
       )
 
 
 def _shown(value):
   return ' '.join(value) if isinstance(value, tuple) else value
+
+
+def make_folder(flag, directory):
+  """Makes the folder that a flag names, unless it is there.
+
+  Raises:
+    cifar10.Error: it cannot be made, or not be written to.
+  """
+  try:
+    os.makedirs(directory, exist_ok=True)
+    reason = None if os.access(directory, os.W_OK) else 'not writable'
+  except OSError as e:
+    reason = e.strerror
+  if reason:
+    raise cifar10.Error(
+      '--%s=%s: %s: name a folder that can be written to'
+      % (flag, directory, reason)
+    )
 
 
 def newest(directory):

@@ -62,7 +62,7 @@ def distorted_inputs(
   dataset='cifar10',
   min_queue_fraction=cifar10_input.MIN_QUEUE_FRACTION,
 ):
-  """Builds training input, see `cifar10_input.distorted_inputs`.
+  """Builds training input, see `cifar10_input.distorted_inputs`; fetches data.
 
   Args:
     data_dir: the folder that holds the data set's folder.
@@ -75,6 +75,7 @@ def distorted_inputs(
     images: float [batch_size, IMAGE_SIZE, IMAGE_SIZE, 3], standardized.
     labels: int32 [batch_size].
   """
+  _fetch(data_dir, dataset)
   images, labels = cifar10_input.distorted_inputs(
     data_dir,
     batch_size,
@@ -92,7 +93,7 @@ def inputs(
   *,
   dataset='cifar10',
 ):
-  """Builds evaluation input, see `cifar10_input.inputs`.
+  """Builds evaluation input, see `cifar10_input.inputs`; fetches data.
 
   Args:
     eval_data: whether to read the test files; else the training files.
@@ -105,10 +106,17 @@ def inputs(
     images: float [?, IMAGE_SIZE, IMAGE_SIZE, 3], standardized.
     labels: int32 [?].
   """
+  _fetch(data_dir, dataset)
   images, labels = cifar10_input.inputs(
     eval_data, data_dir, batch_size, dataset=dataset
   )
   return _cast(images, use_fp16), labels
+
+
+def _fetch(data_dir, dataset):
+  """Fetches what is not there; not outside a graph, where input cannot be."""
+  cifar10_input.check_graph()
+  maybe_download_and_extract(data_dir, dataset)
 
 
 def _cast(values, use_fp16):
@@ -162,8 +170,9 @@ def inference(images, num_classes=NUM_CLASSES, use_fp16=False, summarize=True):
     )
 
   if summarize:
-    for name, activations in layers.items():
-      _activation_summary(activations, name)
+    with tf.name_scope('summaries'):
+      for name, activations in layers.items():
+        _activation_summary(activations, name)
   return logits
 
 

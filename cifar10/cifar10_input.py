@@ -4,7 +4,7 @@
   crop, standardize -> (training only) queue of finished batches
 
 Work is done on whole batches from the start, yet every picture draws its own
-crop, flip, brightness and contrast. One thread does all of it by default, so a
+crop, flip, brightness and contrast. One thread does all of it, so a
 graph-level seed (`tf.set_random_seed`) repeats the very same batches: a shuffle
 queue draws by its length at that moment, and a single thread that fills it to
 a fixed length before each draw is the one way to make that length certain.
@@ -83,7 +83,7 @@ def distorted_inputs(
   """Builds training input: distorted, shuffled batches without end.
 
   Args:
-    data_dir: the folder of the .bin files.
+    data_dir: the folder of the .bin files, or the one that holds it.
     batch_size: examples a batch.
     dataset: name of the data set, see `datasets.SPECS`.
     min_queue_fraction: the part of all examples that the shuffle queue keeps.
@@ -96,8 +96,8 @@ def distorted_inputs(
     cifar10.Error: the data cannot be used, in one line that says why.
     RuntimeError: outside a graph.
   """
-  _check_graph()
-  split = datasets.load(dataset, data_dir, 'train')
+  check_graph()
+  split = datasets.load(dataset, data_dir, 'train', fetch=False)
   return distorted_batches(split, batch_size, min_queue_fraction)[0]
 
 
@@ -115,7 +115,7 @@ def inputs(
 
   Args:
     eval_data: whether to read the test files; else the training files.
-    data_dir: the folder of the .bin files.
+    data_dir: the folder of the .bin files, or the one that holds it.
     batch_size: examples a batch; the last batch holds what is left.
     dataset: name of the data set, see `datasets.SPECS`.
 
@@ -127,8 +127,9 @@ def inputs(
     cifar10.Error: the data cannot be used, in one line that says why.
     RuntimeError: outside a graph.
   """
-  _check_graph()
-  split = datasets.load(dataset, data_dir, 'test' if eval_data else 'train')
+  check_graph()
+  name = 'test' if eval_data else 'train'
+  split = datasets.load(dataset, data_dir, name, fetch=False)
   return eval_batches(split, batch_size)
 
 
@@ -194,7 +195,7 @@ def eval_batches(split, batch_size):
     return images, labels
 
 
-def _check_graph():
+def check_graph():
   """Raises RuntimeError outside a graph, before any data is fetched."""
   if tf.executing_eagerly():
     raise RuntimeError(
@@ -205,7 +206,7 @@ def _check_graph():
 
 def _input_scope():
   """Returns a scope on the CPU, under the name `input`; checks for a graph."""
-  _check_graph()
+  check_graph()
   stack = contextlib.ExitStack()
   stack.enter_context(tf.device('/cpu:0'))
   stack.enter_context(tf.name_scope('input'))

@@ -166,13 +166,14 @@ def find_spec(name):
   return Spec(name=name, folder=name + '-batches-bin')
 
 
-def load(name, data_dir=DATA_DIR, split='train'):
+def load(name, data_dir=DATA_DIR, split='train', fetch=True):
   """Checks one split of a data set; fetches or draws the data set if need be.
 
   Args:
     name: a name in `SPECS`, or that of a data set of one's own.
     data_dir: the folder that holds the data set's folder, or that folder.
     split: 'train' or 'test'.
+    fetch: whether to fetch or draw what is not there.
 
   Returns:
     The `Split`, every record of it within the data set's format.
@@ -183,14 +184,14 @@ def load(name, data_dir=DATA_DIR, split='train'):
     cifar10.UsageError: there is no such data set.
   """
   spec = find_spec(name)
-  folder = prepare(spec, data_dir)
+  folder = prepare(spec, data_dir, fetch)
   files = _split_files(spec, folder, split)
   class_names = _read_class_names(spec, folder)
   counts = [_check_file(spec, path, len(class_names)) for path in files]
   return Split(spec, tuple(files), class_names, sum(counts))
 
 
-def prepare(spec, data_dir):
+def prepare(spec, data_dir, fetch=True):
   """Returns the folder of the .bin files; fills it where it holds none.
 
   Raises:
@@ -203,7 +204,15 @@ def prepare(spec, data_dir):
   # DATA_DIR may be that folder itself; a .bin file of another name there is
   # somebody else's.
   if _matches(data_dir, spec.train_files) or _matches(data_dir, spec.eval_file):
+    _check_folder_name(spec, data_dir)
     return data_dir
+  if os.path.exists(data_dir) and not os.path.isdir(data_dir):
+    raise UsageError('--data_dir=%s: not a folder' % data_dir)
+  own_name = os.path.basename(os.path.abspath(data_dir)) == spec.folder
+  if not fetch or own_name:
+    raise DataError(
+      '%s holds no .bin file of the data set %s' % (data_dir, spec.name)
+    )
   if spec.drawn:
     draw(spec, data_dir)
   elif spec.archive:
@@ -214,6 +223,17 @@ def prepare(spec, data_dir):
       'without files: %s)' % (spec.name, folder, ', '.join(SPECS))
     )
   return folder
+
+
+def _check_folder_name(spec, folder):
+  """Raises `UsageError` where a folder has the name of another data set's."""
+  name = os.path.basename(os.path.abspath(folder))
+  for other in SPECS.values():
+    if other.folder == name and other != spec:
+      raise UsageError(
+        '--dataset=%s: %s is the folder of the data set %s'
+        % (spec.name, folder, other.name)
+      )
 
 
 def _matches(folder, pattern):

@@ -5,6 +5,7 @@
 
 import datetime
 import logging
+import os
 import time
 
 import tensorflow.compat.v1 as tf
@@ -56,22 +57,46 @@ def evaluate(
       )
     if path is None and not waiting:
       log.info('Waiting for a checkpoint in %s', checkpoint_dir)
-      waiting = True
-    step = checkpoints.read_global_step(path) if path else None
-    if step != last_step:
-      log.info('Evaluating %s', path)
-      run = checkpoints.read_run(checkpoint_dir)
-      split = _load_split(run, dataset, data_dir, eval_data)
-      correct, total, summary = evaluate_once(
-        path, split, batch_size, num_examples, _is_fp16(run, use_fp16)
-      )
-      _print_precision(correct, total, step)
-      summary.value.add(tag='Precision @ 1', simple_value=correct / total)
-      _write_summary(eval_dir, summary, step)
-      last_step = step
+    waiting = path is None
+    try:
+      step = checkpoints.read_global_step(path) if path else last_step
+      if step != last_step:
+        _evaluate_checkpoint(
+          path,
+          step,
+          dataset=dataset,
+          data_dir=data_dir,
+          eval_data=eval_data,
+          eval_dir=eval_dir,
+          batch_size=batch_size,
+          num_examples=num_examples,
+          use_fp16=use_fp16,
+        )
+        last_step = step
+    except checkpoints.CheckpointError:
+      # A trainer may have removed it meanwhile, for a newer one.
+      if checkpoints.newest(checkpoint_dir) == path:
+        raise
+      continue
     if run_once:
       return
     time.sleep(eval_interval_secs)
+
+
+def _evaluate_checkpoint(
+  path, step, *, dataset, data_dir, eval_data, eval_dir, use_fp16, **kwargs
+):
+  """Evaluates one checkpoint, prints what came out, and writes summaries."""
+  checkpoints.make_folder('eval_dir', eval_dir)
+  log.info('Evaluating %s', path)
+  run = checkpoints.read_run(os.path.dirname(path))
+  split = _load_split(run, dataset, data_dir, eval_data)
+  correct, total, summary = evaluate_once(
+    path, split, use_fp16=_is_fp16(run, use_fp16), **kwargs
+  )
+  _print_precision(correct, total, step)
+  summary.value.add(tag='Precision @ 1', simple_value=correct / total)
+  _write_summary(eval_dir, summary, step)
 
 
 def _is_fp16(run, use_fp16):

@@ -11,7 +11,6 @@ import signal
 import tensorflow.compat.v1 as tf
 
 from cifar10 import (
-  Error,
   Interrupted,
   checkpoints,
   cifar10,
@@ -80,21 +79,16 @@ def train(
     cifar10.Error: data or folder cannot be used, in one line that says why.
     cifar10.Interrupted: SIGINT or SIGTERM came; the state is saved.
   """
-  if not overwrite and _is_finished(train_dir, max_steps):
-    return
+  if not overwrite:
+    checkpoints.check_same_run(
+      train_dir, dataset=dataset, float_type=_float_type(use_fp16)
+    )
+    if _is_finished(train_dir, max_steps):
+      return
   split = datasets.load(dataset, data_dir, 'train')
-  run = checkpoints.Run(
-    dataset=dataset,
-    class_names=split.class_names,
-    image_size=cifar10.IMAGE_SIZE,
-    float_type='float16' if use_fp16 else 'float32',
-  )
   if use_fp16 and not tf.config.list_physical_devices('GPU'):
     log.info('--use_fp16 is slower than float32 on a CPU')
-  if overwrite:
-    _remove_run(train_dir)
-  checkpoints.check_same_run(train_dir, run)
-
+  run = _prepare_folder(train_dir, split, use_fp16, overwrite)
   with tf.Graph().as_default():
     tf.set_random_seed(seed)
     loss, train_op = build_graph(
@@ -105,12 +99,16 @@ def train(
       use_fp16=use_fp16,
       devices=tower_devices(num_gpus),
     )
+    scaffold = _scaffold(train_dir, max_to_keep)
     saver_hook = tf.train.CheckpointSaverHook(
       train_dir,
       save_secs=None if save_checkpoint_steps else save_checkpoint_secs,
       save_steps=save_checkpoint_steps,
-      saver=_saver(max_to_keep),
-      listeners=[hooks.RunWriter(train_dir, run)],
+      scaffold=scaffold,
+      listeners=[
+        hooks.FiniteVariables(train_dir),
+        hooks.RunWriter(train_dir, run),
+      ],
     )
     print(
       'Filling queue with %d CIFAR images before starting to train.'
@@ -120,16 +118,39 @@ def train(
     run_session(
       train_op,
       train_dir,
+      scaffold=scaffold,
       session_hooks=[
-        # Before the saver: what is not a number is not saved.
-        tf.train.NanTensorHook(loss),
+        # Before the saver, which must not save what the loss gives away.
+        hooks.FiniteLossHook(loss, train_dir),
         saver_hook,
+        hooks.GraphWriterHook(train_dir, train_op),
         tf.train.StopAtStepHook(last_step=max_steps),
         hooks.LoggerHook(loss, log_frequency, batch_size, num_gpus or 1),
       ],
       save_summaries_steps=save_summaries_steps,
       log_device_placement=log_device_placement,
     )
+
+
+def _float_type(use_fp16):
+  return 'float16' if use_fp16 else 'float32'
+
+
+def _prepare_folder(train_dir, split, use_fp16, overwrite):
+  """Makes `train_dir` fit for this run, and returns what describes the run."""
+  run = checkpoints.Run(
+    dataset=split.spec.name,
+    class_names=split.class_names,
+    image_size=cifar10.IMAGE_SIZE,
+    float_type=_float_type(use_fp16),
+  )
+  checkpoints.make_folder('train_dir', train_dir)
+  if overwrite:
+    _remove_run(train_dir)
+  checkpoints.check_same_run(
+    train_dir, class_names=run.class_names, image_size=run.image_size
+  )
+  return run
 
 
 def _is_finished(train_dir, max_steps):
@@ -200,7 +221,8 @@ def build_graph(
   batches = cifar10_input.distorted_batches(
     split, batch_size, min_queue_fraction, num_batches=len(devices)
   )
-  global_step = tf.train.get_or_create_global_step()
+  with tf.device('/cpu:0'):
+    global_step = tf.train.get_or_create_global_step()
   schedule = {
     'batch_size': batch_size * len(devices),
     'num_examples': split.num_examples,
@@ -277,21 +299,23 @@ def run_session(
   train_op,
   train_dir,
   *,
+  scaffold,
   session_hooks,
   save_summaries_steps=100,
   log_device_placement=False,
 ):
-  """Opens the session, restores the newest checkpoint, and loops.
+  """Opens the session and loops until a hook says to stop.
 
   Args:
     train_op: the operation that does a step.
-    train_dir: the folder of checkpoints and summaries.
+    train_dir: the folder of summaries.
+    scaffold: `tf.train.Scaffold` that restores or initializes the variables.
     session_hooks: hooks of the session, which also say when to stop.
     save_summaries_steps: steps between summaries.
     log_device_placement: whether to log which device each operation is on.
 
   Raises:
-    cifar10.Error: the loss is not a number, or the checkpoint does not fit.
+    cifar10.Error: the loss is not finite, or the checkpoint does not fit.
     cifar10.Interrupted: SIGINT or SIGTERM came; the state is saved.
   """
   stop = hooks.StopAtSignalHook()
@@ -299,7 +323,7 @@ def run_session(
     with (
       stop,
       tf.train.MonitoredTrainingSession(
-        scaffold=tf.train.Scaffold(init_fn=_restorer(train_dir)),
+        scaffold=scaffold,
         hooks=[stop, *session_hooks],
         save_checkpoint_secs=None,
         save_summaries_steps=save_summaries_steps,
@@ -310,17 +334,11 @@ def run_session(
     ):
       while not session.should_stop():
         session.run(train_op)
-  except (
-    tf.train.NanLossDuringTrainingError,
-    tf.errors.InvalidArgumentError,
-  ) as e:
-    # A histogram of what is not a number fails before the hook can see it.
-    if isinstance(e, tf.errors.OpError) and 'in summary' not in e.message:
+  except tf.errors.InvalidArgumentError as e:
+    # A histogram of what is not a number fails before any hook sees the loss.
+    if e.op is None or e.op.type != 'HistogramSummary':
       raise
-    raise Error(
-      'the loss is not a number any more: go on from a checkpoint in %s with a '
-      'lower --learning_rate' % train_dir
-    ) from e
+    raise hooks.not_finite('what a summary shows', train_dir) from e
   if stop.signum:
     name = signal.Signals(stop.signum).name
     raise Interrupted(
@@ -328,13 +346,13 @@ def run_session(
     )
 
 
-def _saver(max_to_keep):
-  """Returns the saver of all that a checkpoint holds."""
-  return tf.train.Saver(max_to_keep=max_to_keep, save_relative_paths=True)
+def _scaffold(train_dir, max_to_keep):
+  """Returns what sets the variables of a new session, and saves them.
 
-
-def _restorer(train_dir):
-  """Returns the function that sets the variables of a new session."""
+  The newest checkpoint is looked up when a session is made, not now: a session
+  that is made again after a fault goes on from what was saved since.
+  """
+  saver = tf.train.Saver(max_to_keep=max_to_keep, save_relative_paths=True)
   variables = {v.op.name: v for v in tf.global_variables()}
   # The original's multi-GPU program kept no averages of losses.
   optional = [key for key in variables if key.endswith('/avg')]
@@ -345,8 +363,11 @@ def _restorer(train_dir):
       log.info('Starting a new run in %s', train_dir)
       return
     checkpoints.restore(session, path, variables, optional)
+    # Earlier checkpoints count for max_to_keep.
+    state = tf.train.get_checkpoint_state(train_dir)
+    saver.recover_last_checkpoints(state.all_model_checkpoint_paths)
     log.info(
       'Resuming from %s at step %d', path, checkpoints.read_global_step(path)
     )
 
-  return restore
+  return tf.train.Scaffold(saver=saver, init_fn=restore)

@@ -6,11 +6,13 @@ own, so that importing one, twice or beside another, defines nothing twice. And
 """
 
 import contextlib
+import glob
 import importlib
 import logging
 import math
 import os
 import re
+import signal
 import sys
 import tempfile
 import textwrap
@@ -20,7 +22,7 @@ from absl import flags
 # `python scripts/train.py` finds the package of the clone that it is in.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from cifar10 import Error, UsageError
+from cifar10 import Error, Interrupted, UsageError
 
 _MAX_INT = 2**31 - 1  # TensorFlow's int32
 
@@ -40,14 +42,14 @@ def new_flags():
   return values
 
 
-def define_positive(values, name, default, text):
-  """Defines a flag that takes a whole number of 1 or more."""
+def define_positive(values, name, default, text, maximum=_MAX_INT):
+  """Defines a flag that takes a whole number from 1 to `maximum`."""
   flags.DEFINE_integer(
     name,
     default,
     text,
     lower_bound=1,
-    upper_bound=_MAX_INT,
+    upper_bound=maximum,
     flag_values=values,
   )
 
@@ -64,12 +66,28 @@ def define_float(values, name, default, text, maximum=math.inf):
   )
 
 
-def define_path(values, name, default, text):
-  """Defines a flag that names a folder."""
-  flags.DEFINE_string(name, default, text, flag_values=values)
-  flags.register_validator(
-    name, bool, message='must name a folder', flag_values=values
-  )
+class _FolderParser(flags.ArgumentParser):
+  """Parses the name of a folder, `~` included."""
+
+  def __init__(self, is_run):
+    self._is_run = is_run
+
+  def parse(self, argument):
+    if not argument:
+      raise ValueError('must name a folder')
+    try:
+      argument.encode()
+    except UnicodeEncodeError as e:
+      raise ValueError('TensorFlow takes names in UTF-8 only') from e
+    # Looking for checkpoints, it would find, and prune, those of other folders.
+    if self._is_run and glob.escape(argument) != argument:
+      raise ValueError('TensorFlow takes *, ? and [ for patterns')
+    return os.path.expanduser(argument)
+
+
+def define_folder(values, name, default, text, is_run=False):
+  """Defines a flag that names a folder, maybe that of a run's checkpoints."""
+  flags.DEFINE(_FolderParser(is_run), name, default, text, flag_values=values)
 
 
 def define_bool(values, name, text):
@@ -79,11 +97,11 @@ def define_bool(values, name, text):
 
 def define_data_flags(values):
   """Defines what every script has that reads pictures."""
-  define_path(
+  define_folder(
     values,
     'data_dir',
     '/tmp/cifar10_data',
-    "the folder that holds the data set's folder",
+    "the folder that holds the data set's folder, or that folder itself",
   )
   flags.DEFINE_string(
     'dataset',
@@ -95,7 +113,9 @@ def define_data_flags(values):
 
 def define_network_flags(values):
   """Defines what every script has that runs the network."""
-  define_positive(values, 'batch_size', 128, 'examples in a batch')
+  define_positive(
+    values, 'batch_size', 128, 'examples in a batch', maximum=100000
+  )
   define_bool(values, 'use_fp16', 'compute layers in float16')
 
 
@@ -103,11 +123,12 @@ def define_training_flags(values, max_steps):
   """Defines what every script has that trains."""
   define_data_flags(values)
   define_network_flags(values)
-  define_path(
+  define_folder(
     values,
     'train_dir',
     '/tmp/cifar10_train',
     'the folder of checkpoints and summaries; a run in it is continued',
+    is_run=True,
   )
   define_positive(
     values, 'max_steps', max_steps, 'the step at which training is done'
@@ -132,7 +153,11 @@ def define_training_flags(values, max_steps):
     maximum=1,
   )
   define_float(
-    values, 'learning_rate', 0.1, 'the learning rate of the first 350 epochs'
+    values,
+    'learning_rate',
+    0.1,
+    'the learning rate of the first 350 epochs',
+    maximum=1e30,
   )
   define_positive(
     values, 'save_checkpoint_secs', 600, 'seconds between checkpoints'
@@ -163,18 +188,23 @@ def arguments(values, *unless_given):
   }
 
 
-def run(main, values, doc):
+def run(main, values, doc, unless_given=()):
   """Parses the command line strictly, calls `main`, and exits.
 
   Args:
     main: function without arguments.
     values: the script's flags.
     doc: the script's docstring, the head of its help.
+    unless_given: names of flags for which a run's own setting is the default.
   """
+  _open_closed_streams()
+  signal.signal(signal.SIGTERM, _raise_interrupted)
   try:
+    if any(re.match('--?undefok(=|$)', word) for word in sys.argv):
+      raise UsageError('--undefok: no flag is ever ignored here')
     rest = values(sys.argv)[1:]
     if values.help:
-      print(_help(values, doc))
+      print(_help(values, doc, unless_given))
       sys.exit(0)
     if rest:
       raise UsageError(
@@ -190,7 +220,19 @@ def run(main, values, doc):
   except OSError as e:
     _fail(e, Error.exit_status)
   except KeyboardInterrupt:
-    _fail('interrupted', 130)
+    _fail('interrupted by SIGINT', 128 + signal.SIGINT)
+
+
+def _open_closed_streams():
+  """Gives a process that was started without output streams somewhere to write.
+
+  TensorFlow would take descriptors 1 and 2 for files of its own.
+  """
+  for descriptor, name in ((1, 'stdout'), (2, 'stderr')):
+    if getattr(sys, name) is None:
+      stream = open(os.devnull, 'w')  # noqa: SIM115
+      os.dup2(stream.fileno(), descriptor)
+      setattr(sys, name, stream)
 
 
 def _set_up_process(values):
@@ -202,8 +244,11 @@ def _set_up_process(values):
   logger.setLevel(logging.INFO)
   # Deprecation warnings, and what cancelled queues have to say.
   logging.getLogger('tensorflow').setLevel(logging.ERROR)
-  placement = 'log_device_placement' in values and values.log_device_placement
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '0' if placement else '3')
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+  if 'log_device_placement' in values and values.log_device_placement:
+    # TensorFlow writes the list to descriptor 1: that becomes standard error.
+    sys.stdout = os.fdopen(os.dup(1), 'w')
+    os.dup2(2, 1)
   if 'use_fp16' in values and values.use_fp16:
     # On a CPU, oneDNN's float16 gradients take 18 times as long as Eigen's: 5.3
     # and 0.29 s a step of batch 32, measured on TensorFlow 2.21 with AVX-512.
@@ -233,13 +278,22 @@ def _write_all_but_banners(aside, stderr):
       print(line, file=sys.stderr)
 
 
+def _raise_interrupted(signum, _):
+  raise Interrupted('interrupted by %s' % signal.Signals(signum).name, signum)
+
+
 def _fail(reason, exit_status):
-  script = os.path.basename(sys.argv[0])
-  print('%s: %s' % (script, ' '.join(str(reason).split())), file=sys.stderr)
+  line = '%s: %s' % (
+    os.path.basename(sys.argv[0]),
+    ' '.join(str(reason).split()),
+  )
+  # A name that is not UTF-8 can be said all the same.
+  line = line.encode(errors='backslashreplace').decode()
+  print(line, file=sys.stderr)
   sys.exit(exit_status)
 
 
-def _help(values, doc):
+def _help(values, doc, unless_given):
   """Returns the script's help: its docstring and every flag."""
   lines = [doc.strip(), '', 'Flags:']
   for name in sorted(values):
@@ -248,6 +302,8 @@ def _help(values, doc):
       continue
     shown = '--[no]' if flag.boolean else '--'
     default = '' if flag.default is None else ' (%s)' % flag.default
+    if name in unless_given:
+      default = " (the run's, else %s)" % flag.default
     lines.append('  %s%s' % (shown, name))
     lines.append(
       textwrap.indent(textwrap.fill(flag.help + default, 70), ' ' * 6)

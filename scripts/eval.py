@@ -11,7 +11,7 @@ from absl import flags
 FLAGS = command_line.new_flags()
 command_line.define_data_flags(FLAGS)
 command_line.define_network_flags(FLAGS)
-command_line.define_path(
+command_line.define_folder(
   FLAGS, 'eval_dir', '/tmp/cifar10_eval', 'the folder of summaries'
 )
 flags.DEFINE_enum(
@@ -21,8 +21,12 @@ flags.DEFINE_enum(
   'which examples: test, or train_eval for the training files, undistorted',
   flag_values=FLAGS,
 )
-command_line.define_path(
-  FLAGS, 'checkpoint_dir', '/tmp/cifar10_train', 'the folder of checkpoints'
+command_line.define_folder(
+  FLAGS,
+  'checkpoint_dir',
+  '/tmp/cifar10_train',
+  'the folder of checkpoints',
+  is_run=True,
 )
 command_line.define_positive(
   FLAGS, 'eval_interval_secs', 300, 'seconds between looks for a checkpoint'
@@ -33,10 +37,14 @@ command_line.define_positive(
 command_line.define_bool(FLAGS, 'run_once', 'evaluate once, then end')
 
 
+# What the run says, unless they are given.
+RUN_FLAGS = ('dataset', 'use_fp16')
+
+
 def main():
   evaluation = command_line.import_quietly('cifar10.evaluation')
-  evaluation.evaluate(**command_line.arguments(FLAGS, 'dataset', 'use_fp16'))
+  evaluation.evaluate(**command_line.arguments(FLAGS, *RUN_FLAGS))
 
 
 if __name__ == '__main__':
-  command_line.run(main, FLAGS, __doc__)
+  command_line.run(main, FLAGS, __doc__, RUN_FLAGS)

@@ -11,7 +11,11 @@ import command_line
 FLAGS = command_line.new_flags()
 command_line.define_training_flags(FLAGS, max_steps=1000000)
 command_line.define_positive(
-  FLAGS, 'num_gpus', 1, 'towers, each with batches of batch_size of its own'
+  FLAGS,
+  'num_gpus',
+  1,
+  'towers, each with batches of batch_size of its own',
+  maximum=256,
 )
 
 

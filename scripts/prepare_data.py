@@ -23,7 +23,9 @@ flags.DEFINE_enum(
 
 
 def main():
-  datasets.prepare(_spec(), FLAGS.data_dir)
+  spec = _spec()
+  folder = datasets.prepare(spec, FLAGS.data_dir)
+  print('The data set %s is in %s' % (spec.name, folder))
 
 
 def _spec():

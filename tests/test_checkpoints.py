@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from cifar10 import checkpoints
+from cifar10 import Error, checkpoints
 
 RUN = checkpoints.Run('small', ('a', 'b'), 24, 'float32')
 
@@ -58,12 +58,28 @@ def test_a_broken_run_json_is_named(tmp_path, text):
   ],
 )
 def test_the_first_difference_of_runs_is_named(tmp_path, change, said):
-  checkpoints.check_same_run(str(tmp_path), RUN)
+  checkpoints.check_same_run(str(tmp_path), **change)
   checkpoints.write_run(str(tmp_path), RUN)
-  checkpoints.check_same_run(str(tmp_path), RUN)
-  other = checkpoints.Run(**{**vars(RUN), **change, 'version': '9'})
+  checkpoints.check_same_run(str(tmp_path), **vars(RUN))
   with pytest.raises(checkpoints.CheckpointError, match=said):
-    checkpoints.check_same_run(str(tmp_path), other)
+    checkpoints.check_same_run(str(tmp_path), **{**vars(RUN), **change})
+
+
+def test_what_a_later_version_adds_is_left_alone(tmp_path):
+  checkpoints.write_run(str(tmp_path), RUN)
+  path = tmp_path / 'run.json'
+  path.write_text(path.read_text().replace('{', '{"later": 1,', 1))
+  assert checkpoints.read_run(str(tmp_path)) == RUN
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+  checkpoints.make_folder('train_dir', str(tmp_path / 'a' / 'b'))
+  checkpoints.make_folder('train_dir', str(tmp_path / 'a' / 'b'))
+  assert (tmp_path / 'a' / 'b').is_dir()
+  (tmp_path / 'file').write_text('mine')
+  for path in ('file', 'file/below'):
+    with pytest.raises(Error, match='--train_dir=.*file.*: name a folder'):
+      checkpoints.make_folder('train_dir', str(tmp_path / path))
 
 
 def test_newest_and_its_step(tmp_path):

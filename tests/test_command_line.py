@@ -2,8 +2,10 @@
 
 import importlib
 import inspect
+import logging
 import pathlib
 import re
+import signal
 import sys
 
 import command_line
@@ -57,6 +59,8 @@ def exit_of(values, monkeypatch, *words, main=lambda: None):
   """Returns the exit status of a script called with `words`."""
   monkeypatch.setattr(sys, 'argv', ['scripts/script.py', *words])
   monkeypatch.setenv('TF_CPP_MIN_LOG_LEVEL', '3')
+  monkeypatch.setattr(logging.getLogger('cifar10'), 'handlers', [])
+  monkeypatch.setattr(signal, 'signal', lambda *_: None)
   with pytest.raises(SystemExit) as e:
     command_line.run(main, values, 'What it does.')
     sys.exit(0)
@@ -109,11 +113,13 @@ def test_help(script, word, monkeypatch, capsys):
     (['--batch_size', '0'], '--batch_size=0'),
     (['--batch_size', '-3'], '--batch_size=-3'),
     (['--batch_size', 'x'], '--batch_size=x'),
-    (['--batch_size', '99999999999'], '--batch_size=99999999999'),
+    (['--batch_size', '100001'], '--batch_size=100001'),
     (['--batch_size'], '--batch_size'),
     (['--use_fp16', 'False'], "unexpected word 'False'"),
     (['--use_fp16=maybe'], '--use_fp16=maybe'),
     (['--data_dir='], '--data_dir='),
+    (['--data_dir=\udcff'], 'UTF-8'),
+    (['--train_dir=run[1]'], 'patterns'),
     (['--max_steps', 'x'], '--max_steps=x'),
     (['--min_queue_fraction', '7'], '--min_queue_fraction=7'),
     (['--min_queue_fraction', '0'], '--min_queue_fraction=0'),
@@ -122,6 +128,7 @@ def test_help(script, word, monkeypatch, capsys):
     (['--learning_rate', '-1'], '--learning_rate=-1'),
     (['--seed', '-1'], '--seed=-1'),
     (['--flagfile=/nowhere'], '/nowhere'),
+    (['--undefok=nosuch', '--nosuch=1'], '--undefok'),
   ],
 )
 def test_what_is_wrong_is_named_in_one_line(words, said, monkeypatch, capsys):
@@ -165,6 +172,14 @@ def test_what_is_not_given_may_count_as_none(monkeypatch):
     'data_dir': 'x',
     'dataset': None,
   }
+
+
+def test_a_folder_may_begin_with_a_tilde(monkeypatch):
+  monkeypatch.setenv('HOME', '/home/me')
+  values = command_line.new_flags()
+  command_line.define_data_flags(values)
+  assert exit_of(values, monkeypatch, '--data_dir=~/data[1]') == 0
+  assert values.data_dir == '/home/me/data[1]'
 
 
 def test_flags_are_the_arguments_of_the_functions_that_they_are_for():

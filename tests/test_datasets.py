@@ -312,9 +312,19 @@ def test_layouts_are_not_mixed_up(folder, tmp_path):
   assert '%s has 6148 bytes' % (folder / 'test_batch.bin') in message
   assert 'cifar10 records of 3073 bytes' in message
   write_records(folder / 'test.bin', 0, 1)
-  message = refusal('cifar100', folder, 'test')
-  assert '%s has 6146 bytes' % (folder / 'test.bin') in message
+  message = refusal('cifar100', folder, 'test', kind=UsageError)
+  assert message.endswith('is the folder of the data set cifar10')
+  message = refusal('cifar100', folder.rename(tmp_path / 'any'), 'test')
+  assert '%s has 6146 bytes' % (tmp_path / 'any' / 'test.bin') in message
   assert 'cifar100 records of 3074 bytes' in message
+
+
+def test_a_data_sets_own_folder_is_not_filled_from_within(tmp_path):
+  folder = tmp_path / 'sample-batches-bin'
+  assert 'holds no .bin file' in refusal('sample', folder)
+  with pytest.raises(datasets.DataError, match='holds no .bin file'):
+    datasets.load('sample', str(tmp_path), fetch=False)
+  assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize('name', ['data_batch_1.bin', 'data_batch_7.bin'])

@@ -66,8 +66,11 @@ def precision(lines):
 def sample(tmp_path_factory):
   """Flags that name the sample set, drawn once."""
   data_dir = tmp_path_factory.mktemp('data')
-  _, err = run('prepare_data', action='sample', data_dir=data_dir)
-  assert err == ['Drawing the sample data set in %s' % data_dir]
+  for is_drawn in (False, True):
+    out, err = run('prepare_data', action='sample', data_dir=data_dir)
+    folder = data_dir / 'sample-batches-bin'
+    assert out == ['The data set sample is in %s' % folder]
+    assert is_drawn or err == ['Drawing the sample data set in %s' % data_dir]
   return {'data_dir': data_dir, 'dataset': 'sample'}
 
 
@@ -112,6 +115,87 @@ def test_train_resume_towers_and_evaluate(small_run, sample, tmp_path):
   assert out == []
   assert 'Nothing to do' in err[0]
   assert sorted(small_run['train_dir'].iterdir()) == before
+
+
+def test_the_run_is_saved_when_nobody_reads_its_lines(small_run):
+  flags = {**small_run, 'max_steps': 100000, 'log_frequency': 1}
+  with subprocess.Popen(
+    command('train', **flags),
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  ) as process:
+    while ' step 3,' not in process.stdout.readline():
+      pass
+    process.stdout.close()
+    err = process.stderr.read()
+  assert process.returncode == 1
+  assert 'standard output: Broken pipe: stopped, the run is saved' in err
+  path = checkpoints.newest(str(small_run['train_dir']))
+  assert checkpoints.read_global_step(path) > 3
+
+
+def test_without_output_streams(small_run):
+  words = command('train', max_steps=1, **small_run)
+  process = subprocess.run(['sh', '-c', '"$@" >&- 2>&-', 'sh', *words])
+  assert process.returncode == 0
+  assert checkpoints.newest(str(small_run['train_dir'])).endswith('ckpt-1')
+
+
+def test_evaluation_beside_a_trainer_that_keeps_one_checkpoint(
+  small_run, sample, tmp_path
+):
+  flags = {**small_run, 'max_steps': 40, 'max_to_keep': 1}
+  with subprocess.Popen(
+    command('train', save_checkpoint_steps=2, **flags),
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.DEVNULL,
+  ) as trainer:
+    with subprocess.Popen(
+      command(
+        'eval',
+        eval_interval_secs=1,
+        num_examples=10,
+        data_dir=sample['data_dir'],
+        checkpoint_dir=small_run['train_dir'],
+        eval_dir=tmp_path / 'eval',
+      ),
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+    ) as evaluator:
+      for line in evaluator.stdout:
+        if line.endswith('step 40\n'):
+          break
+      evaluator.terminate()
+      err = evaluator.stderr.read()
+    assert trainer.wait() == 0
+  assert evaluator.returncode == 128 + signal.SIGTERM
+  assert not ALARMING.search(err)
+  assert err.splitlines()[-1] == 'eval.py: interrupted by SIGTERM'
+
+
+def test_placement_goes_to_standard_error(small_run):
+  process = subprocess.run(
+    command('train', max_steps=1, log_device_placement=True, **small_run),
+    capture_output=True,
+    text=True,
+  )
+  assert process.returncode == 0
+  assert list(losses(process.stdout.splitlines())) == [0]
+  assert 'conv1/Conv2D: (Conv2D)' in process.stderr
+
+
+def test_a_run_that_diverges_ends_with_one_line(small_run):
+  process = subprocess.run(
+    command('train', max_steps=99, learning_rate=1e25, **small_run),
+    capture_output=True,
+    text=True,
+  )
+  assert process.returncode == 1
+  starting, said = process.stderr.splitlines()
+  assert 'not finite' in said
+  assert str(small_run['train_dir']) in said
 
 
 def test_train_draws_what_is_not_there(tmp_path):
@@ -163,6 +247,9 @@ def test_wrong_flags(script, words, said, tmp_path):
   flags = {'data_dir': tmp_path / 'data'}
   if 'train' in script:
     flags['train_dir'] = tmp_path / 'run'
+  if script == 'eval':
+    flags['checkpoint_dir'] = tmp_path / 'run'
+    flags['eval_dir'] = tmp_path / 'eval'
   process = subprocess.run(
     [*command(script, **flags), *words], capture_output=True, text=True
   )
@@ -243,7 +330,7 @@ def test_main_twice_in_one_process(small_run, sample, tmp_path):
     text=True,
   )
   assert process.returncode == 0, process.stderr
-  assert [int(step) for step in re.findall('correct, step (.)', process.stdout)]
+  assert re.findall('correct, step (.)', process.stdout) == ['1', '2']
   assert 'step 0,' in process.stdout and 'step 1,' in process.stdout
 
 
