@@ -1,6 +1,6 @@
 """Evaluates the newest checkpoint of a run, and the next ones as they come.
 
-  python scripts/eval.py --checkpoint_dir /tmp/cifar10_train
+  python scripts/eval.py --checkpoint_dir=/tmp/cifar10_train
 
 Data set and float type are those of the run, unless flags say otherwise.
 """

@@ -1,6 +1,6 @@
 """Trains the CIFAR-10 network on several GPUs, one tower on each.
 
-  python scripts/multi_gpu_train.py --num_gpus 2
+  python scripts/multi_gpu_train.py --num_gpus=2
 
 A run that is already in train_dir is continued, also one of train.py. Towers
 for which there is no GPU run on the CPU.

@@ -1,6 +1,6 @@
 """Trains the CIFAR-10 network on one device, from queues.
 
-  python scripts/train.py --train_dir /tmp/cifar10_train
+  python scripts/train.py --train_dir=/tmp/cifar10_train
 
 A run that is already in train_dir is continued.
 """
