@@ -8,6 +8,7 @@ the package loads no TensorFlow; its modules, lowest first:
   datasets       files on disk: what is there, validation
   sample         draws the generated data set
   summaries      TensorBoard summaries under exact tags
+  lrn            local response normalization, compiled
   cifar10_input  queues: reader, distortions, batches
   cifar10        the model: inference, loss, train
   checkpoints    what a run leaves on disk, and restoring it

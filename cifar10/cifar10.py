@@ -19,7 +19,7 @@ import re
 
 import tensorflow.compat.v1 as tf
 
-from cifar10 import cifar10_input, datasets, summaries
+from cifar10 import cifar10_input, datasets, lrn, summaries
 
 # The tutorial's numbers. They hold for its data set; the functions below take
 # those of any other as arguments.
@@ -42,7 +42,7 @@ TOWER_NAME = 'tower'
 
 # Local response normalization as cuda-convnet's CIFAR-10 layers have it
 # (Krizhevsky et al. 2012, section 3.3, gives the formula).
-_LRN = {'depth_radius': 4, 'bias': 1.0, 'alpha': 0.001 / 9.0, 'beta': 0.75}
+LRN = {'depth_radius': 4, 'bias': 1.0, 'alpha': 0.001 / 9.0, 'beta': 0.75}
 
 
 def maybe_download_and_extract(data_dir=datasets.DATA_DIR, dataset='cifar10'):
@@ -138,16 +138,17 @@ def inference(images, num_classes=NUM_CLASSES, use_fp16=False, summarize=True):
     Unscaled logits, float32 [batch, num_classes].
   """
   layers = {}
+  normalize = lrn.compiled(**LRN)
   with tf.variable_scope('conv1'):
     layers['conv1'] = conv1 = _convolution(
       _cast(images, use_fp16), channels=64, bias=0.0
     )
   pool1 = _max_pool(conv1, 'pool1')
-  norm1 = tf.nn.lrn(pool1, **_LRN, name='norm1')
+  norm1 = normalize(pool1, name='norm1')
 
   with tf.variable_scope('conv2'):
     layers['conv2'] = conv2 = _convolution(norm1, channels=64, bias=0.1)
-  norm2 = tf.nn.lrn(conv2, **_LRN, name='norm2')
+  norm2 = normalize(conv2, name='norm2')
   pool2 = _max_pool(norm2, 'pool2')
 
   with tf.variable_scope('local3'):

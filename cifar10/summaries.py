@@ -7,7 +7,11 @@ format: these functions write the very tag that they are given. What they make
 is added to the collection `tf.GraphKeys.SUMMARIES`.
 """
 
+import math
+
 import tensorflow.compat.v1 as tf
+
+_NUM_COUNTED = 65536
 
 
 def scalar(tag, value):
@@ -16,7 +20,21 @@ def scalar(tag, value):
 
 
 def histogram(tag, values):
-  """Adds a histogram summary of `values` (real, any shape)."""
+  """Adds a histogram summary of `values` (real, any shape).
+
+  Of more than 65,536 values, evenly spaced ones are counted: an op that looks
+  at each of seven million costs as much as five steps of training. Such a share
+  of a distribution's mass is within half a percentage point of the true one.
+  Where the shape is not known beforehand, all values are counted.
+  """
+  values = tf.convert_to_tensor(values)
+  stride = max(1, (values.shape.num_elements() or 0) // _NUM_COUNTED)
+  # A stride that had a factor in common with the size of an axis would pass
+  # over some channels; the network's sizes have the factors 2, 3 and 5.
+  while math.gcd(stride, 30) > 1:
+    stride += 1
+  if stride > 1:
+    values = tf.reshape(values, [-1])[::stride]
   return _add(tf.raw_ops.HistogramSummary(tag=tag, values=values))
 
 

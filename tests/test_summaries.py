@@ -58,6 +58,28 @@ def test_histogram_values(dtype):
   assert sum(found.bucket) == 6
 
 
+@pytest.mark.parametrize('depth', [3, 10, 64, 192, 384])
+def test_a_large_histogram_counts_every_channel_alike(depth):
+  numbers = np.tile(np.arange(depth, dtype=np.float32), 900000 // depth)
+  summaries.histogram('numbers', tf.constant(numbers.reshape(-1, depth)))
+  found = _values(tf.summary.merge_all())['numbers'].histo
+  assert (found.min, found.max) == (0, depth - 1)
+  assert 50000 < found.num < 131072
+  assert found.sum / found.num == pytest.approx((depth - 1) / 2, rel=0.01)
+  expected = (depth**2 - 1) / 12
+  variance = found.sum_squares / found.num - (found.sum / found.num) ** 2
+  assert variance == pytest.approx(expected, rel=0.01)
+
+
+def test_a_histogram_of_unknown_size_counts_all():
+  numbers = tf.placeholder(tf.float32, [None, 4])
+  op = summaries.histogram('numbers', numbers)
+  with tf.Session() as session:
+    serialized = session.run(op, {numbers: np.ones([50000, 4])})
+  (value,) = tf.Summary.FromString(serialized).value
+  assert value.histo.num == 200000
+
+
 @pytest.mark.parametrize('max_images,count', [(2, 2), (3, 3), (9, 5)])
 def test_image_sizes(max_images, count):
   pictures = np.zeros([5, 6, 4, 3], np.uint8)

@@ -1,0 +1,334 @@
+"""Measures the package beside the same work from stock TensorFlow ops.
+
+  python benchmarks/bench.py --what=step --dataset=sample
+
+Sides take turns, each time in a process of its own, so that neither profits
+from the other's warm caches and a slow minute of the machine hits both. What is
+printed is the median over the turns, the spread (smallest to largest), and the
+ratio of the medians. A side that fails ends the benchmark.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / 'benchmarks')]
+
+# A step's floating-point operations at batch 128, forward and backward.
+STEP_GFLOP = 13.5
+BATCH_SIZE = 128
+SIDES = {
+  'input': ('ours', 'stock', 'tf.data'),
+  'lrn': ('ours', 'stock'),
+  'step': ('ours', 'stock'),
+  'startup': ('ours', 'stock'),
+  'run': ('ours', 'stock'),
+  'eval': ('ours', 'stock'),
+}
+
+
+def main():
+  args = parse_arguments()
+  if args.side:
+    print(json.dumps(measure(args)))
+    return
+  load_data(args)
+  result = {'machine': machine(), 'pairs': args.pairs, 'what': {}}
+  for what in SIDES if args.what == 'all' else [args.what]:
+    result['what'][what] = compare(what, args)
+    print_table(what, result['what'][what])
+  print('\n' + ', '.join('%s %s' % item for item in result['machine'].items()))
+  if args.json:
+    pathlib.Path(args.json).write_text(json.dumps(result, indent=2) + '\n')
+
+
+def parse_arguments():
+  parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+  parser.add_argument('--what', choices=[*SIDES, 'all'], default='all')
+  parser.add_argument('--pairs', type=int, default=5, help='turns of each side')
+  parser.add_argument('--data_dir', default='/tmp/cifar10_data')
+  parser.add_argument('--dataset', default='sample')
+  parser.add_argument('--steps', type=int, default=None, help='steps of a turn')
+  parser.add_argument('--json', metavar='FILE', help='also write results here')
+  parser.add_argument('--side', help=argparse.SUPPRESS)
+  parser.add_argument('--work_dir', help=argparse.SUPPRESS)
+  return parser.parse_args()
+
+
+def load_data(args):
+  """Puts the data in place before anything is timed."""
+  from cifar10 import datasets
+
+  datasets.load(args.dataset, args.data_dir, 'train')
+
+
+def compare(what, args):
+  """Returns a dict from side to a list of measurements, one for each turn."""
+  turns = {side: [] for side in SIDES[what]}
+  with tempfile.TemporaryDirectory() as work_dir:
+    for _ in range(args.pairs):
+      for side in turns:
+        turns[side].append(run_side(what, side, args, work_dir))
+  return turns
+
+
+def run_side(what, side, args, work_dir):
+  """Runs one turn of one side in a process of its own."""
+  words = ['--what', what, '--side', side, '--work_dir', work_dir]
+  words += ['--data_dir', args.data_dir, '--dataset', args.dataset]
+  if args.steps:
+    words += ['--steps', str(args.steps)]
+  started = time.time()
+  process = subprocess.run(
+    [sys.executable, __file__, *words],
+    capture_output=True,
+    text=True,
+    env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3'},
+  )
+  if process.returncode:
+    sys.exit('%s, %s failed:\n%s' % (what, side, process.stderr))
+  turn = json.loads(process.stdout.splitlines()[-1])
+  if what == 'startup':
+    turn['to first step, s'] = turn.pop('first step at') - started
+    turn['without import, s'] = turn['to first step, s'] - turn['import, s']
+  return turn
+
+
+def measure(args):
+  """Measures one side in this process; returns a dict of numbers."""
+  started = time.perf_counter()
+  import tensorflow.compat.v1 as tf
+
+  import_secs = time.perf_counter() - started
+  tf.logging.set_verbosity(tf.logging.ERROR)
+  import stock
+
+  function = {
+    'input': measure_input,
+    'lrn': measure_lrn,
+    'step': measure_step,
+    'startup': measure_startup,
+    'run': measure_run,
+    'eval': measure_eval,
+  }[args.what]
+  with stock.in_use() if args.side == 'stock' else contextlib.nullcontext():
+    turn = function(args)
+  if args.what == 'startup':
+    turn['import, s'] = import_secs
+  # Linux counts kilobytes.
+  peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+  return {**turn, 'peak memory, MB': peak}
+
+
+def timed_steps(session, fetches, warm_up, steps):
+  """Returns seconds and CPU seconds a step, after `warm_up` steps."""
+  for _ in range(warm_up):
+    session.run(fetches)
+  started, cpu = time.perf_counter(), time.process_time()
+  for _ in range(steps):
+    session.run(fetches)
+  return (
+    (time.perf_counter() - started) / steps,
+    (time.process_time() - cpu) / steps,
+  )
+
+
+def load_split(args, name='train'):
+  from cifar10 import datasets
+
+  return datasets.load(args.dataset, args.data_dir, name)
+
+
+def measure_input(args):
+  """Takes batches as fast as they come: nothing else uses the cores."""
+  import stock
+  import tensorflow.compat.v1 as tf
+
+  from cifar10 import cifar10_input
+
+  with tf.Graph().as_default():
+    split = load_split(args)
+    if args.side == 'tf.data':
+      images, labels = stock.tf_data(split, BATCH_SIZE)
+    else:
+      images, labels = cifar10_input.distorted_batches(split, BATCH_SIZE)[0]
+    with tf.train.MonitoredSession() as session:
+      secs, cpu_secs = timed_steps(
+        session, [images.op, labels.op], 50, args.steps or 500
+      )
+  return {
+    'images/s': BATCH_SIZE / secs,
+    'CPU-ms a batch': 1000 * cpu_secs,
+  }
+
+
+def measure_lrn(args):
+  """Times normalization alone, at the size that both layers have."""
+  import tensorflow.compat.v1 as tf
+
+  from cifar10 import cifar10, lrn
+
+  shape = [BATCH_SIZE, 12, 12, 64]
+  with tf.Graph().as_default():
+    x = tf.get_variable('x', shape, initializer=tf.random_normal_initializer())
+    g = tf.get_variable('g', shape, initializer=tf.random_normal_initializer())
+    y = lrn.compiled(**cifar10.LRN)(tf.identity(x))
+    (dx,) = tf.gradients(y, [x], g)
+    with tf.train.MonitoredSession() as session:
+      steps = args.steps or 200
+      forward, _ = timed_steps(session, y.op, 20, steps)
+      both, cpu_secs = timed_steps(session, [y.op, dx.op], 20, steps)
+  return {
+    'forward, ms': 1000 * forward,
+    'with gradient, ms': 1000 * both,
+    'CPU-ms': 1000 * cpu_secs,
+  }
+
+
+def measure_step(args):
+  """Times a whole step with the loss fetched, and the matmul peak."""
+  import stock
+  import tensorflow.compat.v1 as tf
+
+  peak = matmul_gflops()
+  with tf.Graph().as_default():
+    loss, train_op = stock.train_op(load_split(args), BATCH_SIZE)
+    with tf.train.MonitoredSession() as session:
+      secs, cpu_secs = timed_steps(
+        session, [train_op, loss], 30, args.steps or 200
+      )
+  return {
+    'ms a step': 1000 * secs,
+    'examples/s': BATCH_SIZE / secs,
+    'CPU-ms a step': 1000 * cpu_secs,
+    'matmul peak, GFLOP/s': peak,
+    'share of peak': STEP_GFLOP / secs / peak,
+  }
+
+
+def matmul_gflops(size=2048, repeats=15):
+  """Returns the best rate of float32 matrix products on this machine, now."""
+  import tensorflow.compat.v1 as tf
+
+  with tf.Graph().as_default(), tf.Session() as session:
+    a = tf.get_variable('a', [size, size])
+    product = tf.matmul(a, a)
+    session.run(tf.global_variables_initializer())
+    secs = min(
+      timed_steps(session, product.op, 0, 1)[0] for _ in range(repeats)
+    )
+  return 2 * size**3 / secs / 1e9
+
+
+def measure_startup(args):
+  """Trains one step as train.py does; the parent knows when it all began."""
+  from cifar10 import hooks
+
+  finished = []
+  after_run = hooks.LoggerHook.after_run
+
+  def noting(hook, run_context, run_values):
+    if not finished:
+      finished.append(time.time())
+    after_run(hook, run_context, run_values)
+
+  hooks.LoggerHook.after_run = noting
+  train(args, max_steps=1)
+  return {'first step at': finished[0]}
+
+
+def measure_run(args):
+  """Trains as a user does, summaries and checkpoints on."""
+  started = time.perf_counter()
+  train(args, max_steps=args.steps or 1000)
+  return {'whole run, s': time.perf_counter() - started}
+
+
+def train(args, max_steps):
+  """Trains in a folder of its own, away from the results on our output."""
+  from cifar10 import training
+
+  with (
+    tempfile.TemporaryDirectory(dir=args.work_dir) as train_dir,
+    contextlib.redirect_stdout(sys.stderr),
+  ):
+    training.train(
+      data_dir=args.data_dir,
+      dataset=args.dataset,
+      train_dir=train_dir,
+      max_steps=max_steps,
+    )
+
+
+def measure_eval(args):
+  """Evaluates the test split, session open to last example."""
+  import tensorflow.compat.v1 as tf
+
+  from cifar10 import evaluation
+
+  path = os.path.join(args.work_dir, 'model.ckpt-1')
+  if not os.path.exists(path + '.index'):
+    train_one_checkpoint(args, path)
+  split = load_split(args, 'test')
+  started, cpu = time.perf_counter(), time.process_time()
+  _, total, _ = evaluation.evaluate_once(path, split, BATCH_SIZE, 10000)
+  secs = time.perf_counter() - started
+  assert total == min(10000, split.num_examples), tf.__version__
+  return {
+    'whole evaluation, s': secs,
+    'images/s': total / secs,
+    'CPU-s': time.process_time() - cpu,
+  }
+
+
+def train_one_checkpoint(args, path):
+  """Saves initial weights: what is evaluated does not matter to the time."""
+  import stock
+  import tensorflow.compat.v1 as tf
+
+  with tf.Graph().as_default(), tf.Session() as session:
+    stock.train_op(load_split(args), BATCH_SIZE)
+    session.run(tf.global_variables_initializer())
+    tf.train.Saver().save(session, path)
+
+
+def machine():
+  """Returns what a figure depends on beside the code."""
+  import tensorflow as tf
+
+  return {
+    'TensorFlow': tf.__version__,
+    'Python': sys.version.split()[0],
+    'cores': len(os.sched_getaffinity(0)),
+    'load before': '%.2f' % os.getloadavg()[0],
+  }
+
+
+def print_table(what, turns):
+  """Prints a row for each number of each side; ratios are to our median."""
+  print(
+    '\n%-10s%-24s%-9s%10s%22s%8s'
+    % (what, '', 'side', 'median', 'spread', 'ratio')
+  )
+  for name in turns['ours'][0]:
+    ours = statistics.median(turn[name] for turn in turns['ours'])
+    for side, measured in turns.items():
+      values = [turn[name] for turn in measured]
+      median = statistics.median(values)
+      print(
+        '%-10s%-24s%-9s%10.4g%11.4g-%10.4g%8.2f'
+        % ('', name, side, median, min(values), max(values), median / ours)
+      )
+
+
+if __name__ == '__main__':
+  main()
