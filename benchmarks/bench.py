@@ -10,6 +10,7 @@ ratio of the medians. A side that fails ends the benchmark.
 
 import argparse
 import contextlib
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -271,8 +272,6 @@ def train(args, max_steps):
 
 def measure_eval(args):
   """Evaluates the test split, session open to last example."""
-  import tensorflow.compat.v1 as tf
-
   from cifar10 import evaluation
 
   path = os.path.join(args.work_dir, 'model.ckpt-1')
@@ -282,7 +281,7 @@ def measure_eval(args):
   started, cpu = time.perf_counter(), time.process_time()
   _, total, _ = evaluation.evaluate_once(path, split, BATCH_SIZE, 10000)
   secs = time.perf_counter() - started
-  assert total == min(10000, split.num_examples), tf.__version__
+  assert total == min(10000, split.num_examples)
   return {
     'whole evaluation, s': secs,
     'images/s': total / secs,
@@ -303,10 +302,8 @@ def train_one_checkpoint(args, path):
 
 def machine():
   """Returns what a figure depends on beside the code."""
-  import tensorflow as tf
-
   return {
-    'TensorFlow': tf.__version__,
+    'TensorFlow': importlib.metadata.version('tensorflow'),
     'Python': sys.version.split()[0],
     'cores': len(os.sched_getaffinity(0)),
     'load before': '%.2f' % os.getloadavg()[0],
