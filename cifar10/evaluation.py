@@ -4,6 +4,7 @@
 """
 
 import datetime
+import functools
 import logging
 import os
 import time
@@ -47,31 +48,26 @@ def evaluate(
   Raises:
     cifar10.Error: data or checkpoint cannot be used, in one line.
   """
+  evaluate_checkpoint = functools.partial(
+    _evaluate_checkpoint,
+    dataset=dataset,
+    data_dir=data_dir,
+    eval_data=eval_data,
+    eval_dir=eval_dir,
+    batch_size=batch_size,
+    num_examples=num_examples,
+    use_fp16=use_fp16,
+  )
   last_step, waiting = None, False
   while True:
     path = checkpoints.newest(checkpoint_dir)
-    if path is None and run_once:
-      raise checkpoints.CheckpointError(
-        '%s holds no checkpoint: train first, or name another --checkpoint_dir'
-        % checkpoint_dir
-      )
     if path is None and not waiting:
-      log.info('Waiting for a checkpoint in %s', checkpoint_dir)
+      _say_none_is_there(checkpoint_dir, run_once)
     waiting = path is None
     try:
       step = checkpoints.read_global_step(path) if path else last_step
       if step != last_step:
-        _evaluate_checkpoint(
-          path,
-          step,
-          dataset=dataset,
-          data_dir=data_dir,
-          eval_data=eval_data,
-          eval_dir=eval_dir,
-          batch_size=batch_size,
-          num_examples=num_examples,
-          use_fp16=use_fp16,
-        )
+        evaluate_checkpoint(path, step)
         last_step = step
     except checkpoints.CheckpointError:
       # A trainer may have removed it meanwhile, for a newer one.
@@ -81,6 +77,16 @@ def evaluate(
     if run_once:
       return
     time.sleep(eval_interval_secs)
+
+
+def _say_none_is_there(checkpoint_dir, run_once):
+  """Says that there is no checkpoint; that is an error if one look is all."""
+  if run_once:
+    raise checkpoints.CheckpointError(
+      '%s holds no checkpoint: train first, or name another --checkpoint_dir'
+      % checkpoint_dir
+    )
+  log.info('Waiting for a checkpoint in %s', checkpoint_dir)
 
 
 def _evaluate_checkpoint(

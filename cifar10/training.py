@@ -100,16 +100,6 @@ def train(
       devices=tower_devices(num_gpus),
     )
     scaffold = _scaffold(train_dir, max_to_keep)
-    saver_hook = tf.train.CheckpointSaverHook(
-      train_dir,
-      save_secs=None if save_checkpoint_steps else save_checkpoint_secs,
-      save_steps=save_checkpoint_steps,
-      scaffold=scaffold,
-      listeners=[
-        hooks.FiniteVariables(train_dir),
-        hooks.RunWriter(train_dir, run),
-      ],
-    )
     print(
       'Filling queue with %d CIFAR images before starting to train.'
       % cifar10_input.min_queue_examples(split, min_queue_fraction),
@@ -122,7 +112,16 @@ def train(
       session_hooks=[
         # Before the saver, which must not save what the loss gives away.
         hooks.FiniteLossHook(loss, train_dir),
-        saver_hook,
+        tf.train.CheckpointSaverHook(
+          train_dir,
+          save_secs=None if save_checkpoint_steps else save_checkpoint_secs,
+          save_steps=save_checkpoint_steps,
+          scaffold=scaffold,
+          listeners=[
+            hooks.FiniteVariables(train_dir),
+            hooks.RunWriter(train_dir, run),
+          ],
+        ),
         hooks.GraphWriterHook(train_dir, train_op),
         tf.train.StopAtStepHook(last_step=max_steps),
         hooks.LoggerHook(loss, log_frequency, batch_size, num_gpus or 1),

@@ -159,6 +159,11 @@ def define_training_flags(values, max_steps):
     'the learning rate of the first 350 epochs',
     maximum=1e30,
   )
+  _define_saving_flags(values)
+
+
+def _define_saving_flags(values):
+  """Defines when a run that trains writes to its folder."""
   define_positive(
     values, 'save_checkpoint_secs', 600, 'seconds between checkpoints'
   )
