@@ -5,8 +5,8 @@ moving averages, hooks, multi-GPU towers and a separate evaluator. Importing
 the package loads no TensorFlow; its modules, lowest first:
 
   archives       published archives: download, check, unpack
-  datasets       files on disk: what is there, validation
   sample         draws the generated data set
+  datasets       files on disk: what is there, validation
   summaries      TensorBoard summaries under exact tags
   lrn            local response normalization, compiled
   cifar10_input  queues: reader, distortions, batches

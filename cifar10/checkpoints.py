@@ -5,9 +5,12 @@ moving average of a variable has its name and `/ExponentialMovingAverage`.
 """
 
 import dataclasses
+import glob
 import json
 import os
+import re
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 import cifar10
@@ -63,6 +66,7 @@ def read_run(directory):
     # A later version may have more to say.
     known = {field.name for field in dataclasses.fields(Run)}
     run = Run(**{key: fields[key] for key in fields if key in known})
+    return dataclasses.replace(run, class_names=tuple(run.class_names))
   except (FileNotFoundError, NotADirectoryError):
     return None
   except (ValueError, TypeError) as e:
@@ -70,7 +74,6 @@ def read_run(directory):
       '%s cannot be understood (%s): remove it, and say by flags what it said'
       % (path, e)
     ) from e
-  return dataclasses.replace(run, class_names=tuple(run.class_names))
 
 
 def check_same_run(directory, **fields):
@@ -112,9 +115,38 @@ def make_folder(flag, directory):
     )
 
 
+def listed(directory):
+  """Returns the path prefixes that a folder's index names and that are there.
+
+  Oldest first. The index is the file `checkpoint`, which a saver writes.
+  """
+  try:
+    state = tf.train.get_checkpoint_state(directory)
+  except _READ_ERRORS:  # empty or cut
+    state = None
+  paths = state.all_model_checkpoint_paths if state else []
+  return [path for path in paths if _exists(path)]
+
+
 def newest(directory):
-  """Returns the path prefix of the newest checkpoint; None if there is none."""
-  return tf.train.latest_checkpoint(directory)
+  """Returns the path prefix of the newest checkpoint; None if there is none.
+
+  Where the index is broken, or all that it names is gone, the files say.
+  """
+  paths = listed(directory)
+  if paths:
+    return paths[-1]
+  found = {}
+  for path in glob.glob(os.path.join(glob.escape(directory), '*.index')):
+    match = re.fullmatch(r'model\.ckpt-(\d+)\.index', os.path.basename(path))
+    if match:
+      found[int(match.group(1))] = path.removesuffix('.index')
+  return found[max(found)] if found else None
+
+
+def _exists(path):
+  # The original program's first versions wrote one file, without an index.
+  return os.path.exists(path + '.index') or os.path.exists(path)
 
 
 def read_global_step(path):
@@ -140,7 +172,7 @@ def restore(session, path, variables, optional=()):
     optional: keys that may be missing; those variables stay as they are.
 
   Raises:
-    CheckpointError: a key is missing, or its shape differs.
+    CheckpointError: a key is missing, its shape differs, or it is not finite.
   """
   reader = _open(path)
   initializers, values = [], {}
@@ -148,6 +180,11 @@ def restore(session, path, variables, optional=()):
     if key in optional and not reader.has_tensor(key):
       continue
     value = _read(reader, path, key)
+    if not np.isfinite(value).all():
+      raise CheckpointError(
+        '%s: %s is not finite, that run has diverged: remove this checkpoint, '
+        'an older one may do' % (path, key)
+      )
     if value.shape != variable.shape:
       raise CheckpointError(
         '%s: %s has shape %s, this network %s: another kind of run'
@@ -163,7 +200,7 @@ def _open(path):
     return tf.train.load_checkpoint(path)
   except _READ_ERRORS as e:
     raise CheckpointError(
-      '%s is no checkpoint that can be read: %s' % (path, _first_line(e))
+      '%s is no checkpoint that can be read: %s' % (path, first_line(e))
     ) from e
 
 
@@ -176,9 +213,13 @@ def _read(reader, path, key):
     return reader.get_tensor(key)
   except _READ_ERRORS as e:
     raise CheckpointError(
-      '%s: %s cannot be read: %s' % (path, key, _first_line(e))
+      '%s: %s cannot be read: %s' % (path, key, first_line(e))
     ) from e
 
 
-def _first_line(error):
-  return str(getattr(error, 'message', error)).splitlines()[0]
+def first_line(error):
+  """Returns the line of a TensorFlow error that says what is wrong."""
+  frame = ('Graph execution error', 'Detected at node', 'Node:', ' ', '\t')
+  lines = str(getattr(error, 'message', error)).splitlines()
+  said = [line for line in lines if line and not line.startswith(frame)]
+  return said[0] if said else type(error).__name__

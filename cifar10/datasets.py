@@ -166,6 +166,13 @@ def find_spec(name):
   return Spec(name=name, folder=name + '-batches-bin')
 
 
+def check_known(name, data_dir):
+  """Raises `cifar10.UsageError` for a data set that there cannot be."""
+  spec = find_spec(name)
+  if not (spec.drawn or spec.archive):
+    prepare(spec, data_dir)
+
+
 def load(name, data_dir=DATA_DIR, split='train', fetch=True):
   """Checks one split of a data set; fetches or draws the data set if need be.
 

@@ -11,7 +11,7 @@ import time
 
 import tensorflow.compat.v1 as tf
 
-from cifar10 import checkpoints, cifar10, cifar10_input, datasets
+from cifar10 import Error, checkpoints, cifar10, cifar10_input, datasets
 
 EVAL_DIR = '/tmp/cifar10_eval'
 
@@ -58,6 +58,8 @@ def evaluate(
     num_examples=num_examples,
     use_fp16=use_fp16,
   )
+  if dataset is not None:
+    datasets.check_known(dataset, data_dir)
   last_step, waiting = None, False
   while True:
     path = checkpoints.newest(checkpoint_dir)
@@ -65,10 +67,11 @@ def evaluate(
       _say_none_is_there(checkpoint_dir, run_once)
     waiting = path is None
     try:
-      step = checkpoints.read_global_step(path) if path else last_step
-      if step != last_step:
+      step = checkpoints.read_global_step(path) if path else None
+      if step not in (None, last_step):
         evaluate_checkpoint(path, step)
-        last_step = step
+      # Where the run was removed, a new one may come to the same step.
+      last_step = step
     except checkpoints.CheckpointError:
       # A trainer may have removed it meanwhile, for a newer one.
       if checkpoints.newest(checkpoint_dir) == path:
@@ -93,13 +96,18 @@ def _evaluate_checkpoint(
   path, step, *, dataset, data_dir, eval_data, eval_dir, use_fp16, **kwargs
 ):
   """Evaluates one checkpoint, prints what came out, and writes summaries."""
-  checkpoints.make_folder('eval_dir', eval_dir)
-  log.info('Evaluating %s', path)
   run = checkpoints.read_run(os.path.dirname(path))
   split = _load_split(run, dataset, data_dir, eval_data)
-  correct, total, summary = evaluate_once(
-    path, split, use_fp16=_is_fp16(run, use_fp16), **kwargs
-  )
+  checkpoints.make_folder('eval_dir', eval_dir)
+  log.info('Evaluating %s', path)
+  try:
+    correct, total, summary = evaluate_once(
+      path, split, use_fp16=_is_fp16(run, use_fp16), **kwargs
+    )
+  except tf.errors.OpError as e:
+    raise Error(
+      'evaluating %s failed: %s' % (path, checkpoints.first_line(e))
+    ) from e
   _print_precision(correct, total, step)
   summary.value.add(tag='Precision @ 1', simple_value=correct / total)
   _write_summary(eval_dir, summary, step)

@@ -22,7 +22,7 @@ def scalar(tag, value):
 def histogram(tag, values):
   """Adds a histogram summary of `values` (real, any shape).
 
-  Of more than 65,536 values, evenly spaced ones are counted: an op that looks
+  Of more than 131,071 values, evenly spaced ones are counted: an op that looks
   at each of seven million costs as much as five steps of training. Such a share
   of a distribution's mass is within half a percentage point of the true one.
   Where the shape is not known beforehand, all values are counted.

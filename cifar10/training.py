@@ -11,6 +11,7 @@ import signal
 import tensorflow.compat.v1 as tf
 
 from cifar10 import (
+  Error,
   Interrupted,
   checkpoints,
   cifar10,
@@ -314,7 +315,8 @@ def run_session(
     log_device_placement: whether to log which device each operation is on.
 
   Raises:
-    cifar10.Error: the loss is not finite, or the checkpoint does not fit.
+    cifar10.Error: the loss is not finite, the checkpoint does not fit, or an
+      operation failed.
     cifar10.Interrupted: SIGINT or SIGTERM came; the state is saved.
   """
   stop = hooks.StopAtSignalHook()
@@ -333,11 +335,13 @@ def run_session(
     ):
       while not session.should_stop():
         session.run(train_op)
-  except tf.errors.InvalidArgumentError as e:
+  except tf.errors.OpError as e:
     # A histogram of what is not a number fails before any hook sees the loss.
-    if e.op is None or e.op.type != 'HistogramSummary':
-      raise
-    raise hooks.not_finite('what a summary shows', train_dir) from e
+    if e.op is not None and e.op.type == 'HistogramSummary':
+      raise hooks.not_finite('what a summary shows', train_dir) from e
+    raise Error(
+      'training in %s failed: %s' % (train_dir, checkpoints.first_line(e))
+    ) from e
   if stop.signum:
     name = signal.Signals(stop.signum).name
     raise Interrupted(
@@ -362,9 +366,11 @@ def _scaffold(train_dir, max_to_keep):
       log.info('Starting a new run in %s', train_dir)
       return
     checkpoints.restore(session, path, variables, optional)
-    # Earlier checkpoints count for max_to_keep.
-    state = tf.train.get_checkpoint_state(train_dir)
-    saver.recover_last_checkpoints(state.all_model_checkpoint_paths)
+    # Earlier checkpoints count for max_to_keep, which may be lower than it was.
+    paths = checkpoints.listed(train_dir)
+    for old in paths[:-max_to_keep]:
+      tf.train.remove_checkpoint(old)
+    saver.recover_last_checkpoints(paths[-max_to_keep:])
     log.info(
       'Resuming from %s at step %d', path, checkpoints.read_global_step(path)
     )

@@ -24,8 +24,10 @@ flags.DEFINE_enum(
 
 def main():
   spec = _spec()
-  folder = datasets.prepare(spec, FLAGS.data_dir)
-  print('The data set %s is in %s' % (spec.name, folder))
+  for name in ('train', 'test'):
+    split = datasets.load(spec.name, FLAGS.data_dir, name)
+    files = ', '.join(map(str, split.files))
+    print('%d %s examples in %s' % (split.num_examples, name, files))
 
 
 def _spec():

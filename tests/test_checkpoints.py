@@ -40,7 +40,16 @@ def test_run_round_trip(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'text', ['', '{', '[]', '{"dataset": "small"}', '{"nonsense": 1}', 'null']
+  'text',
+  [
+    '',
+    '{',
+    '[]',
+    '{"dataset": "small"}',
+    '{"nonsense": 1}',
+    'null',
+    '{"dataset": "a", "class_names": 5, "image_size": 24, "float_type": "b"}',
+  ],
 )
 def test_a_broken_run_json_is_named(tmp_path, text):
   (tmp_path / 'run.json').write_text(text)
@@ -89,6 +98,49 @@ def test_newest_and_its_step(tmp_path):
   path = save(tmp_path, {'global_step': np.int64(12)}, 12)
   assert checkpoints.newest(str(tmp_path)) == path
   assert checkpoints.read_global_step(path) == 12
+
+
+@pytest.mark.parametrize('index', ['', 'nonsense', None])
+def test_the_files_say_where_the_index_does_not(tmp_path, index):
+  for step in (3, 12, 5):
+    save(tmp_path, {'global_step': np.int64(step)}, step)
+  if index is None:
+    (tmp_path / 'checkpoint').unlink()
+  else:
+    (tmp_path / 'checkpoint').write_text(index)
+  assert checkpoints.listed(str(tmp_path)) == []
+  assert checkpoints.newest(str(tmp_path)) == str(tmp_path / 'model.ckpt-12')
+
+
+def test_the_newest_that_is_left(tmp_path):
+  with tf.Graph().as_default(), tf.Session() as session:
+    tf.Variable(np.int64(0), name='global_step')
+    session.run(tf.global_variables_initializer())
+    saver = tf.train.Saver(save_relative_paths=True)
+    for step in (1, 2, 3):
+      saver.save(session, str(tmp_path / 'model.ckpt'), step)
+  assert len(checkpoints.listed(str(tmp_path))) == 3
+  for path in tmp_path.glob('model.ckpt-3*'):
+    path.unlink()
+  assert checkpoints.newest(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
+  moved = tmp_path.rename(tmp_path.with_name('moved'))
+  assert checkpoints.newest(str(moved)) == str(moved / 'model.ckpt-2')
+
+
+def test_what_is_not_finite_is_not_restored(tmp_path):
+  path = save(tmp_path, {'a': np.float32([1, np.nan])})
+  with pytest.raises(checkpoints.CheckpointError, match='a is not finite'):
+    restored(path, {'a': np.float32([0, 0])})
+
+
+def test_the_line_of_an_error_that_says_what_is_wrong():
+  with tf.Graph().as_default(), tf.Session() as session:
+    check = tf.check_numerics(tf.constant(np.nan), 'my reason')
+    with pytest.raises(tf.errors.OpError) as e:
+      session.run(check)
+  line = checkpoints.first_line(e.value)
+  assert line.startswith('my reason')
+  assert '\n' not in line
 
 
 def test_restore_sets_and_casts(tmp_path):

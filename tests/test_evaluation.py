@@ -7,7 +7,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from conftest import write_records
 
-from cifar10 import checkpoints, cifar10, datasets, evaluation
+from cifar10 import UsageError, checkpoints, cifar10, datasets, evaluation
 
 SHAPES = {
   'conv1': ([5, 5, 3, 64], [64]),
@@ -135,7 +135,7 @@ def test_the_newest_checkpoint_once_for_each_step(
         for path in run.iterdir():  # as --overwrite does
           path.unlink()
       elif len(naps) == 5:
-        save_constant_network(run, 3, 20)
+        save_constant_network(run, 3, 10)
       elif len(naps) == 6:
         raise KeyboardInterrupt
 
@@ -144,7 +144,30 @@ def test_the_newest_checkpoint_once_for_each_step(
     evaluate(run_once=False, eval_interval_secs=7)
   assert naps == [7] * 6
   counts = capsys.readouterr().out.splitlines()[1::2]
-  assert counts == ['11 of 20 correct, step 10', '1 of 20 correct, step 20']
+  assert counts == ['11 of 20 correct, step 10', '1 of 20 correct, step 10']
+
+
+def test_a_checkpoint_that_is_removed_meanwhile_for_a_newer_one(
+  evaluate, tmp_path, monkeypatch
+):
+  run = tmp_path / 'run'
+  first = save_constant_network(run, 4, 10)
+  evaluate_once = evaluation.evaluate_once
+
+  def losing_the_race(path, *args, **kwargs):
+    if path == first:
+      save_constant_network(run, 4, 11)
+      raise checkpoints.CheckpointError('gone')
+    return evaluate_once(path, *args, **kwargs)
+
+  monkeypatch.setattr(evaluation, 'evaluate_once', losing_the_race)
+  assert evaluate() == ('0.550', 11, 20, 11)
+
+
+def test_a_data_set_that_cannot_be_is_refused_at_once(evaluate, tmp_path):
+  with pytest.raises(UsageError, match='no such data set'):
+    evaluate(dataset='nosuch', run_once=False)
+  assert not (tmp_path / 'eval').exists()
 
 
 def test_without_a_checkpoint(evaluate, tmp_path):

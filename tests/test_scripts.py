@@ -68,8 +68,8 @@ def sample(tmp_path_factory):
   data_dir = tmp_path_factory.mktemp('data')
   for is_drawn in (False, True):
     out, err = run('prepare_data', action='sample', data_dir=data_dir)
-    folder = data_dir / 'sample-batches-bin'
-    assert out == ['The data set sample is in %s' % folder]
+    assert out[0].startswith('10000 train examples in %s' % data_dir)
+    assert out[1].startswith('2000 test examples in %s' % data_dir)
     assert is_drawn or err == ['Drawing the sample data set in %s' % data_dir]
   return {'data_dir': data_dir, 'dataset': 'sample'}
 
@@ -239,6 +239,7 @@ def test_without_network_one_line_says_what_to_do(tmp_path):
     ('train', ['--min_queue_fraction', '7'], 'min_queue_fraction'),
     ('train', ['--dataset', 'nosuch'], 'nosuch'),
     ('eval', ['--eval_data', 'both'], 'both'),
+    ('eval', ['--dataset', 'nosuch'], 'nosuch'),
     ('multi_gpu_train', ['--num_gpus', '0'], 'num_gpus'),
     ('prepare_data', ['--unknown'], 'unknown'),
   ],

@@ -288,10 +288,17 @@ def test_overwrite_starts_afresh_and_keeps_other_files(
 
 def test_max_to_keep_counts_over_a_resume(small_data, tmp_path, capsys):
   run = tmp_path / 'run'
-  for steps in (3, 6):
-    train(small_data, run, steps, save_checkpoint_steps=1, max_to_keep=2)
-  kept = sorted(path.stem for path in run.glob('*.index'))
-  assert kept == ['model.ckpt-5', 'model.ckpt-6']
+  for steps, max_to_keep in ((4, 4), (5, 2), (6, 2)):
+    train(
+      small_data,
+      run,
+      steps,
+      save_checkpoint_steps=1,
+      max_to_keep=max_to_keep,
+    )
+    kept = sorted(path.stem for path in run.glob('*.index'))
+    expected = range(steps - max_to_keep + 1, steps + 1)
+    assert kept == ['model.ckpt-%d' % step for step in expected]
 
 
 def test_the_graph_drawn_is_a_step_of_training(small_data, tmp_path, capsys):
