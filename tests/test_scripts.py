@@ -416,6 +416,9 @@ def test_fp16_ends_near_float32_and_is_evaluated(sample, tmp_path):
       max_steps=100,
       log_frequency=99,
       seed=1,
+      # At higher rates this batch size is chaotic on the sample set: runs that
+      # differ by rounding alone part, in float32 too.
+      learning_rate=0.02,
       use_fp16=use_fp16,
       **sample,
     )
