@@ -473,11 +473,15 @@ def test_cifar100_has_a_hundred_classes(tmp_path, rng):
 @pytest.mark.data
 def test_real_pictures(real_data, tmp_path):
   out, _ = run(
-    'train', data_dir=real_data, train_dir=tmp_path / 'run', max_steps=60
+    'train',
+    data_dir=real_data,
+    train_dir=tmp_path / 'run',
+    max_steps=121,
+    seed=1,
   )
   assert out[0].startswith('Filling queue with 20000 CIFAR')
   assert 4.6 < losses(out)[0] < 4.8
-  assert losses(out)[50] < losses(out)[0] - 0.2
+  assert losses(out)[120] < losses(out)[0] - 0.3
   out, _ = run(
     'eval',
     run_once=True,
@@ -486,5 +490,5 @@ def test_real_pictures(real_data, tmp_path):
     eval_dir=tmp_path / 'eval',
   )
   value, _, total, step = precision(out)
-  assert (total, step) == (10000, 60)
-  assert value > 0.2
+  assert (total, step) == (10000, 121)
+  assert value > 0.25
