@@ -16,7 +16,7 @@ LEARNING_RATE = $(if $(filter sample,$(DATASET)),0.05,0.1)
 train: .venv/ready
 	$(BIN)/python scripts/train.py --dataset='$(DATASET)' \
 	  --data_dir='$(DATA_DIR)' --train_dir='$(TRAIN_DIR)' \
-	  --max_steps=$(STEPS) --learning_rate=$(LEARNING_RATE)
+	  --max_steps=$(STEPS) --learning_rate=$(LEARNING_RATE) --seed=1
 	$(BIN)/python scripts/eval.py --run_once --data_dir='$(DATA_DIR)' \
 	  --checkpoint_dir='$(TRAIN_DIR)' --eval_dir='$(TRAIN_DIR)/eval'
 	@echo "Look at it:  $(BIN)/tensorboard --logdir '$(TRAIN_DIR)'"
