@@ -28,7 +28,7 @@ def compiled(depth_radius=5, bias=1.0, alpha=1.0, beta=0.5):
   Returns:
     A function of x (float16, bfloat16 or float32 [batch, height, width,
     channels]) and name, which returns a tensor like x. On a GPU it is
-    `tf.nn.lrn`, whose kernels there are fast.
+    `tf.nn.lrn`: there this one was never measured.
   """
 
   @tf.function(jit_compile=True, autograph=False)
