@@ -1,8 +1,9 @@
 """The same work as the package's, built from stock TensorFlow ops.
 
 These are the other sides of `bench.py`: the tutorial's input, one example at a
-time through `tf.train.shuffle_batch`; the same distortions in `tf.data`; and
-`tf.nn.lrn`. The network around them is the package's own.
+time through `tf.train.shuffle_batch`; the same distortions in `tf.data`; its
+network, in which ReLU comes before pooling and `tf.nn.lrn` normalizes; and its
+histograms, which count every value. Loss and training are the package's own.
 """
 
 import contextlib
@@ -10,7 +11,7 @@ import unittest.mock
 
 import tensorflow.compat.v1 as tf
 
-from cifar10 import cifar10, cifar10_input, lrn
+from cifar10 import cifar10, cifar10_input, lrn, summaries
 
 _THREADS = 16
 
@@ -23,6 +24,8 @@ def in_use():
     patch(cifar10_input, 'distorted_batches', shuffle_batch),
     patch(cifar10_input, 'eval_batches', batch),
     patch(lrn, 'compiled', uncompiled_lrn),
+    patch(cifar10, 'inference', inference),
+    patch(summaries, 'histogram', histogram),
   ):
     yield
 
@@ -30,6 +33,44 @@ def in_use():
 def uncompiled_lrn(**parameters):
   """Returns `tf.nn.lrn` with these parameters."""
   return lambda x, name=None: tf.nn.lrn(x, **parameters, name=name)
+
+
+def histogram(tag, values):
+  """Adds a histogram of all values."""
+  tf.add_to_collection(
+    tf.GraphKeys.SUMMARIES,
+    tf.raw_ops.HistogramSummary(tag=tag, values=values),
+  )
+
+
+def inference(images, num_classes, use_fp16=False, summarize=True):
+  """Builds the network of `cifar10.inference` as the tutorial does."""
+  assert summarize and not use_fp16
+  layers = {}
+  with tf.variable_scope('conv1'):
+    conv1, biases = cifar10._convolution(images, channels=64, bias=0.0)
+    layers['conv1'] = conv1 = cifar10._biased_relu(conv1, biases)
+  norm1 = tf.nn.lrn(cifar10._max_pool(conv1, 'pool1'), **cifar10.LRN)
+  with tf.variable_scope('conv2'):
+    conv2, biases = cifar10._convolution(norm1, channels=64, bias=0.1)
+    layers['conv2'] = conv2 = cifar10._biased_relu(conv2, biases)
+  pool2 = cifar10._max_pool(tf.nn.lrn(conv2, **cifar10.LRN), 'pool2')
+  features = tf.reshape(pool2, [-1, pool2.shape[1:].num_elements()])
+  with tf.variable_scope('local3'):
+    layers['local3'] = local3 = cifar10._fully_connected(features, 384)
+  with tf.variable_scope('local4'):
+    layers['local4'] = local4 = cifar10._fully_connected(local3, 192)
+  with tf.variable_scope('softmax_linear'):
+    weights = cifar10._variable_with_weight_decay(
+      'weights', [192, num_classes], stddev=1 / 192.0, wd=None
+    )
+    biases = cifar10._variable_on_cpu(
+      'biases', [num_classes], tf.constant_initializer(0.0)
+    )
+    layers['softmax_linear'] = logits = tf.matmul(local4, weights) + biases
+  for name, activations in layers.items():
+    cifar10._activation_summary(activations, name)
+  return logits
 
 
 def shuffle_batch(split, batch_size, min_queue_fraction=0.4, num_batches=1):

@@ -140,14 +140,20 @@ def inference(images, num_classes=NUM_CLASSES, use_fp16=False, summarize=True):
   layers = {}
   normalize = lrn.compiled(**LRN)
   with tf.variable_scope('conv1'):
-    layers['conv1'] = conv1 = _convolution(
+    conv1, biases1 = _convolution(
       _cast(images, use_fp16), channels=64, bias=0.0
     )
-  pool1 = _max_pool(conv1, 'pool1')
+    layers['conv1'] = _biased_relu(conv1, biases1)
+  # Bias and ReLU keep the order of values: applied to the largest of each
+  # window they give the same pool, for a quarter of the work. What they make of
+  # all of conv1 is for summaries only.
+  with tf.name_scope('pool1'):
+    pool1 = _biased_relu(_max_pool(conv1, 'max'), biases1)
   norm1 = normalize(pool1, name='norm1')
 
   with tf.variable_scope('conv2'):
-    layers['conv2'] = conv2 = _convolution(norm1, channels=64, bias=0.1)
+    conv2 = _biased_relu(*_convolution(norm1, channels=64, bias=0.1))
+    layers['conv2'] = conv2
   norm2 = normalize(conv2, name='norm2')
   pool2 = _max_pool(norm2, 'pool2')
 
@@ -178,7 +184,7 @@ def inference(images, num_classes=NUM_CLASSES, use_fp16=False, summarize=True):
 
 
 def _convolution(x, channels, bias):
-  """Returns relu(conv(x) + biases): 5x5 kernels, stride 1, SAME."""
+  """Returns conv(x), of 5x5 kernels, stride 1, SAME, and its biases."""
   weights = _variable_with_weight_decay(
     'weights', [5, 5, x.shape[-1], channels], stddev=5e-2, wd=None
   )
@@ -186,7 +192,11 @@ def _convolution(x, channels, bias):
   conv = tf.nn.conv2d(
     x, tf.cast(weights, x.dtype), strides=[1, 1, 1, 1], padding='SAME'
   )
-  return tf.nn.relu(tf.nn.bias_add(conv, tf.cast(biases, x.dtype)))
+  return conv, biases
+
+
+def _biased_relu(x, biases):
+  return tf.nn.relu(tf.nn.bias_add(x, tf.cast(biases, x.dtype)))
 
 
 def _max_pool(x, name):
@@ -201,8 +211,7 @@ def _fully_connected(x, units):
     'weights', [x.shape[-1], units], stddev=0.04, wd=0.004
   )
   biases = _variable_on_cpu('biases', [units], tf.constant_initializer(0.1))
-  product = tf.matmul(x, tf.cast(weights, x.dtype))
-  return tf.nn.relu(tf.nn.bias_add(product, tf.cast(biases, x.dtype)))
+  return _biased_relu(tf.matmul(x, tf.cast(weights, x.dtype)), biases)
 
 
 def _variable_on_cpu(name, shape, initializer):
@@ -240,7 +249,9 @@ def _variable_with_weight_decay(name, shape, stddev, wd):
 def _activation_summary(x, layer_name):
   """Adds a histogram of a layer's activations, and how many of them are 0."""
   summaries.histogram(layer_name + '/activations', x)
-  summaries.scalar(layer_name + '/sparsity', tf.nn.zero_fraction(x))
+  # `tf.nn.zero_fraction` is the same, in ten times as many operations.
+  zeros = tf.to_float(tf.equal(x, 0))
+  summaries.scalar(layer_name + '/sparsity', tf.reduce_mean(zeros))
 
 
 def loss(logits, labels, scope=None):

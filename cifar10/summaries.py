@@ -11,7 +11,16 @@ import math
 
 import tensorflow.compat.v1 as tf
 
+# A histogram counts about so many values, at least a quarter of it.
 _NUM_COUNTED = 65536
+
+# What to add to a stride, by its remainder of 30, to have no factor in common
+# with 30. Axes of the network's sizes have the factors 2, 3 and 5: a stride
+# that shared one would pass over some channels.
+_TO_COPRIME = [
+  next(extra for extra in range(30) if math.gcd(remainder + extra, 30) == 1)
+  for remainder in range(30)
+]
 
 
 def scalar(tag, value):
@@ -25,17 +34,11 @@ def histogram(tag, values):
   Of more than 131,071 values, evenly spaced ones are counted: an op that looks
   at each of seven million costs as much as five steps of training. Such a share
   of a distribution's mass is within half a percentage point of the true one.
-  Where the shape is not known beforehand, all values are counted.
   """
-  values = tf.convert_to_tensor(values)
-  stride = max(1, (values.shape.num_elements() or 0) // _NUM_COUNTED)
-  # A stride that had a factor in common with the size of an axis would pass
-  # over some channels; the network's sizes have the factors 2, 3 and 5.
-  while math.gcd(stride, 30) > 1:
-    stride += 1
-  if stride > 1:
-    values = tf.reshape(values, [-1])[::stride]
-  return _add(tf.raw_ops.HistogramSummary(tag=tag, values=values))
+  values = tf.reshape(values, [-1])
+  stride = tf.maximum(1, tf.size(values) // _NUM_COUNTED)
+  stride += tf.gather(_TO_COPRIME, stride % 30)
+  return _add(tf.raw_ops.HistogramSummary(tag=tag, values=values[::stride]))
 
 
 def image(tag, images, max_images=3):

@@ -254,10 +254,14 @@ def _set_up_process(values):
     # TensorFlow writes the list to descriptor 1: that becomes standard error.
     sys.stdout = os.fdopen(os.dup(1), 'w')
     os.dup2(2, 1)
-  if 'use_fp16' in values and values.use_fp16:
-    # On a CPU, oneDNN's float16 gradients take 18 times as long as Eigen's: 5.3
-    # and 0.29 s a step of batch 32, measured on TensorFlow 2.21 with AVX-512.
-    os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '0')
+  if 'use_fp16' in values:
+    # Kernels for x86 CPUs. By itself TensorFlow picks oneDNN's only where there
+    # is AVX512-VNNI, but with AVX2 alone they took two thirds of the time that
+    # Eigen's took, for a whole step. Not in float16: there their gradients took
+    # 18 times as long (5.3 and 0.29 s a step of batch 32, with AVX-512).
+    os.environ.setdefault(
+      'TF_ENABLE_ONEDNN_OPTS', '0' if values.use_fp16 else '1'
+    )
 
 
 def import_quietly(name):

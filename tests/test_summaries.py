@@ -71,13 +71,17 @@ def test_a_large_histogram_counts_every_channel_alike(depth):
   assert variance == pytest.approx(expected, rel=0.01)
 
 
-def test_a_histogram_of_unknown_size_counts_all():
-  numbers = tf.placeholder(tf.float32, [None, 4])
+@pytest.mark.parametrize(
+  'size,count', [(0, 0), (1, 1), (131071, 131071), (131072, 18725)]
+)
+def test_how_many_values_a_histogram_counts(size, count):
+  # Also where the graph does not know how many there are, as in evaluation.
+  numbers = tf.placeholder(tf.float32, [None, 1])
   op = summaries.histogram('numbers', numbers)
   with tf.Session() as session:
-    serialized = session.run(op, {numbers: np.ones([50000, 4])})
+    serialized = session.run(op, {numbers: np.ones([size, 1])})
   (value,) = tf.Summary.FromString(serialized).value
-  assert value.histo.num == 200000
+  assert value.histo.num == count
 
 
 @pytest.mark.parametrize('max_images,count', [(2, 2), (3, 3), (9, 5)])
