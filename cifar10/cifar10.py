@@ -61,6 +61,7 @@ def distorted_inputs(
   *,
   dataset='cifar10',
   min_queue_fraction=cifar10_input.MIN_QUEUE_FRACTION,
+  num_preprocess_threads=cifar10_input.NUM_PREPROCESS_THREADS,
 ):
   """Builds training input, see `cifar10_input.distorted_inputs`; fetches data.
 
@@ -70,6 +71,7 @@ def distorted_inputs(
     use_fp16: whether to return float16 pictures.
     dataset: name of the data set.
     min_queue_fraction: the part of all examples that the shuffle queue keeps.
+    num_preprocess_threads: how many batches are made at the same time.
 
   Returns:
     images: float [batch_size, IMAGE_SIZE, IMAGE_SIZE, 3], standardized.
@@ -81,6 +83,7 @@ def distorted_inputs(
     batch_size,
     dataset=dataset,
     min_queue_fraction=min_queue_fraction,
+    num_preprocess_threads=num_preprocess_threads,
   )
   return _cast(images, use_fp16), labels
 

@@ -4,10 +4,11 @@
   crop, standardize -> queue of finished batches
 
 Work is done on whole batches from the start, yet every picture draws its own
-crop, flip, brightness and contrast. One thread does all of it, so a
-graph-level seed (`tf.set_random_seed`) repeats the very same batches: a shuffle
-queue draws by its length at that moment, and a single thread that fills it to
-a fixed length before each draw is the one way to make that length certain.
+crop, flip, brightness and contrast. One thread does all of it unless more are
+asked for, so a graph-level seed (`tf.set_random_seed`) repeats the very same
+batches: a shuffle queue draws by its length at that moment, and a single thread
+that fills it to a fixed length before each draw is the one way to make that
+length certain.
 
 Everything is pinned to the CPU, whatever device scope is around it.
 """
@@ -25,6 +26,7 @@ NUM_EXAMPLES_PER_EPOCH_FOR_TRAIN = 50000
 NUM_EXAMPLES_PER_EPOCH_FOR_EVAL = 10000
 BATCH_SIZE = 128
 MIN_QUEUE_FRACTION = 0.4
+NUM_PREPROCESS_THREADS = 1
 
 # The tutorial's distortions, in units of grey levels (0-255) and as a factor.
 MAX_BRIGHTNESS_DELTA = 63.0
@@ -79,6 +81,7 @@ def distorted_inputs(
   *,
   dataset='cifar10',
   min_queue_fraction=MIN_QUEUE_FRACTION,
+  num_preprocess_threads=NUM_PREPROCESS_THREADS,
 ):
   """Builds training input: distorted, shuffled batches without end.
 
@@ -87,6 +90,7 @@ def distorted_inputs(
     batch_size: examples a batch.
     dataset: name of the data set, see `datasets.SPECS`.
     min_queue_fraction: the part of all examples that the shuffle queue keeps.
+    num_preprocess_threads: how many batches are made at the same time.
 
   Returns:
     images: float32 [batch_size, IMAGE_SIZE, IMAGE_SIZE, 3], standardized.
@@ -98,7 +102,12 @@ def distorted_inputs(
   """
   check_graph()
   split = datasets.load(dataset, data_dir, 'train', fetch=False)
-  return distorted_batches(split, batch_size, min_queue_fraction)[0]
+  return distorted_batches(
+    split,
+    batch_size,
+    min_queue_fraction,
+    num_preprocess_threads=num_preprocess_threads,
+  )[0]
 
 
 def inputs(
@@ -143,6 +152,7 @@ def distorted_batches(
   batch_size,
   min_queue_fraction=MIN_QUEUE_FRACTION,
   num_batches=1,
+  num_preprocess_threads=NUM_PREPROCESS_THREADS,
 ):
   """Builds the training input of one or more towers on one queue.
 
@@ -151,6 +161,8 @@ def distorted_batches(
     batch_size: examples a batch.
     min_queue_fraction: the part of all examples that the shuffle queue keeps.
     num_batches: how many batches a step takes, all of them distinct.
+    num_preprocess_threads: how many batches are made at the same time. With
+      more than one, a seed does not repeat them.
 
   Returns:
     A list of `num_batches` pairs of images (float32 [batch_size, IMAGE_SIZE,
@@ -166,6 +178,7 @@ def distorted_batches(
       batch_size,
       shuffle=True,
       capacity=max(_BATCH_QUEUE_CAPACITY, 2 * num_batches),
+      num_threads=num_preprocess_threads,
     )
     summaries.scalar('input/batches_in_queue', tf.to_float(queue.size()))
     batches = []
@@ -210,7 +223,7 @@ def _input_scope():
 
 
 def _generate_image_and_label_batch(
-  split, min_queue_examples, batch_size, shuffle, capacity
+  split, min_queue_examples, batch_size, shuffle, capacity, num_threads=1
 ):
   """Assembles batches of pictures and labels: all input goes through here.
 
@@ -221,6 +234,7 @@ def _generate_image_and_label_batch(
     shuffle: for training: without end, shuffled and distorted. Else for
       evaluation: each example once, in order, cropped at the centre.
     capacity: how many finished batches may wait.
+    num_threads: how many batches are made at the same time.
 
   Returns:
     The queue of finished batches: images float32 [batch, IMAGE_SIZE,
@@ -239,7 +253,9 @@ def _generate_image_and_label_batch(
     return reader.read_up_to(filename_queue, batch_size).values
 
   if shuffle:
-    records = _shuffled_records(read, min_queue_examples, batch_size)
+    records = _shuffled_records(
+      read, min_queue_examples, batch_size, num_threads
+    )
   else:
     records = _ordered_records(read, batch_size)
   planes, labels = _parse_records(
@@ -256,21 +272,26 @@ def _generate_image_and_label_batch(
     name='batch_queue',
   )
   tf.train.add_queue_runner(
-    tf.train.QueueRunner(queue, [queue.enqueue([images, labels])])
+    tf.train.QueueRunner(queue, [queue.enqueue([images, labels])] * num_threads)
   )
   return queue
 
 
-def _shuffled_records(read, min_queue_examples, batch_size):
+def _shuffled_records(read, min_queue_examples, batch_size, num_threads):
   """Returns `batch_size` records, drawn from a queue of the next ones.
 
   Args:
     read: function that makes the operation that reads some records.
     min_queue_examples: records left in the queue: how well it shuffles.
     batch_size: how many to draw.
+    num_threads: how many threads draw from the queue. Each fills it before it
+      draws; it must then hold a batch for each of them, lest all of them wait.
   """
+  full = min_queue_examples + num_threads * batch_size
   queue = tf.RandomShuffleQueue(
-    capacity=min_queue_examples + 3 * batch_size,
+    # Each thread may add a batch just before the queue is full, and one is
+    # drawn: with one thread this is the tutorial's capacity.
+    capacity=full + (num_threads + 1) * batch_size,
     min_after_dequeue=min_queue_examples,
     dtypes=[tf.string],
     shapes=[[]],
@@ -283,7 +304,7 @@ def _shuffled_records(read, min_queue_examples, batch_size):
       return queue.size()
 
   size = tf.while_loop(
-    lambda size: size < min_queue_examples + batch_size,
+    lambda size: size < full,
     fill,
     [queue.size()],
     name='fill',

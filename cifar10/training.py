@@ -44,6 +44,7 @@ def train(
   batch_size=cifar10.BATCH_SIZE,
   learning_rate=cifar10.INITIAL_LEARNING_RATE,
   min_queue_fraction=cifar10_input.MIN_QUEUE_FRACTION,
+  num_preprocess_threads=cifar10_input.NUM_PREPROCESS_THREADS,
   use_fp16=False,
   num_gpus=None,
   seed=None,
@@ -65,6 +66,7 @@ def train(
     batch_size: examples a batch.
     learning_rate: the rate of the first 350 epochs.
     min_queue_fraction: the part of all examples that the shuffle queue keeps.
+    num_preprocess_threads: how many batches are made at the same time.
     use_fp16: whether layers compute in float16.
     num_gpus: how many towers; None: the plain network, without towers.
     seed: int that repeats a run on CPUs; None: another run each time.
@@ -97,6 +99,7 @@ def train(
       batch_size=batch_size,
       learning_rate=learning_rate,
       min_queue_fraction=min_queue_fraction,
+      num_preprocess_threads=num_preprocess_threads,
       use_fp16=use_fp16,
       devices=tower_devices(num_gpus),
     )
@@ -202,6 +205,7 @@ def build_graph(
   batch_size=cifar10.BATCH_SIZE,
   learning_rate=cifar10.INITIAL_LEARNING_RATE,
   min_queue_fraction=cifar10_input.MIN_QUEUE_FRACTION,
+  num_preprocess_threads=cifar10_input.NUM_PREPROCESS_THREADS,
   use_fp16=False,
   devices=(None,),
 ):
@@ -212,6 +216,7 @@ def build_graph(
     batch_size: examples a batch, one batch for each device.
     learning_rate: the rate of the first 350 epochs.
     min_queue_fraction: the part of all examples that the shuffle queue keeps.
+    num_preprocess_threads: how many batches are made at the same time.
     use_fp16: whether layers compute in float16.
     devices: a device for each tower; (None,) builds no towers.
 
@@ -219,7 +224,11 @@ def build_graph(
     The loss (float32 [], the towers' mean) and the operation that does a step.
   """
   batches = cifar10_input.distorted_batches(
-    split, batch_size, min_queue_fraction, num_batches=len(devices)
+    split,
+    batch_size,
+    min_queue_fraction,
+    num_batches=len(devices),
+    num_preprocess_threads=num_preprocess_threads,
   )
   with tf.device('/cpu:0'):
     global_step = tf.train.get_or_create_global_step()

@@ -152,6 +152,19 @@ def define_training_flags(values, max_steps):
     'the part of all examples that the shuffle queue keeps',
     maximum=1,
   )
+  define_positive(
+    values,
+    'num_preprocess_threads',
+    1,
+    'how many batches of input are made at the same time',
+    maximum=1024,
+  )
+  flags.register_multi_flags_validator(
+    ['seed', 'num_preprocess_threads'],
+    lambda given: given['seed'] is None or given['num_preprocess_threads'] == 1,
+    message='a seed repeats a run with --num_preprocess_threads=1 only',
+    flag_values=values,
+  )
   define_float(
     values,
     'learning_rate',

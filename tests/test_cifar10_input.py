@@ -293,9 +293,14 @@ def test_training_shapes_and_types(make_split, tmp_path):
       assert session.run(images).shape == (6, 24, 24, 3)
 
 
-def test_labels_go_with_their_pictures_and_all_are_seen(make_split):
+@pytest.mark.parametrize('num_threads', [1, 3])
+def test_labels_go_with_their_pictures_and_all_are_seen(
+  make_split, num_threads
+):
   split = make_split(_plain_images(200))
-  batches = _take(split, 40, seed=0, batch_size=20)
+  batches = _take(
+    split, 40, seed=0, batch_size=20, num_preprocess_threads=num_threads
+  )
   examples = []
   for [(images, labels)] in batches:
     examples.append(_which_colour(images, 200))
@@ -323,6 +328,20 @@ def test_a_batch_larger_than_the_data(make_split):
     examples = _which_colour(images, 50)
     np.testing.assert_array_equal(labels, examples % 10)
     assert len(set(examples)) > 30
+
+
+@pytest.mark.parametrize('num_threads', [1, 8])
+@pytest.mark.parametrize('fraction', [0.01, 1.0])
+def test_threads_do_not_wait_for_each_other(make_split, fraction, num_threads):
+  split = make_split(_random_images(10))
+  batches = _take(
+    split,
+    100,
+    batch_size=7,
+    min_queue_fraction=fraction,
+    num_preprocess_threads=num_threads,
+  )
+  assert len(batches) == 100
 
 
 @pytest.mark.parametrize('fraction,least', [(0.001, 0), (0.4, 80), (1.0, 200)])

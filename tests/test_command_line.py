@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import logging
+import os
 import pathlib
 import re
 import signal
@@ -25,6 +26,7 @@ TRAINING = {
   'overwrite': False,
   'seed': None,
   'min_queue_fraction': 0.4,
+  'num_preprocess_threads': 1,
   'learning_rate': 0.1,
   'save_checkpoint_secs': 600,
   'save_checkpoint_steps': None,
@@ -127,6 +129,7 @@ def test_help(script, word, monkeypatch, capsys):
     (['--learning_rate', 'inf'], '--learning_rate=inf'),
     (['--learning_rate', '-1'], '--learning_rate=-1'),
     (['--seed', '-1'], '--seed=-1'),
+    (['--seed=1', '--num_preprocess_threads=2'], 'a seed repeats a run'),
     (['--flagfile=/nowhere'], '/nowhere'),
     (['--undefok=nosuch', '--nosuch=1'], '--undefok'),
   ],
@@ -172,6 +175,26 @@ def test_what_is_not_given_may_count_as_none(monkeypatch):
     'data_dir': 'x',
     'dataset': None,
   }
+
+
+@pytest.mark.parametrize(
+  'words, before, after',
+  [
+    ([], None, '1'),
+    (['--use_fp16'], None, '0'),
+    ([], '0', '0'),
+    (['--use_fp16'], '1', '1'),
+  ],
+)
+def test_kernels_on_cpus(words, before, after, monkeypatch):
+  # Set and deleted again after the test, whatever the script does.
+  monkeypatch.setenv('TF_ENABLE_ONEDNN_OPTS', before or '')
+  if before is None:
+    monkeypatch.delenv('TF_ENABLE_ONEDNN_OPTS')
+  values = command_line.new_flags()
+  command_line.define_network_flags(values)
+  assert exit_of(values, monkeypatch, *words) == 0
+  assert os.environ['TF_ENABLE_ONEDNN_OPTS'] == after
 
 
 def test_a_folder_may_begin_with_a_tilde(monkeypatch):
