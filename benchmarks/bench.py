@@ -11,6 +11,7 @@ ratio of the medians. A side that fails ends the benchmark.
 import argparse
 import contextlib
 import importlib.metadata
+import itertools
 import json
 import os
 import pathlib
@@ -31,9 +32,9 @@ BATCH_SIZE = 128
 # AVX512-VNNI, the last two are the same.
 _NETWORK_SIDES = ('ours', 'stock', 'stock+oneDNN')
 SIDES = {
-  'input': ('ours', 'stock', 'tf.data'),
+  'input': ('ours', 'ours, threads', 'stock', 'tf.data'),
   'lrn': ('ours', 'stock'),
-  'step': _NETWORK_SIDES,
+  'step': (*_NETWORK_SIDES, 'Keras 3'),
   'startup': _NETWORK_SIDES,
   'run': _NETWORK_SIDES,
   'eval': _NETWORK_SIDES,
@@ -169,7 +170,12 @@ def measure_input(args):
   with tf.Graph().as_default():
     split = load_split(args)
     if args.side == 'tf.data':
-      images, labels = stock.tf_data(split, BATCH_SIZE)
+      dataset = stock.tf_data(split, BATCH_SIZE)
+      images, labels = tf.data.make_one_shot_iterator(dataset).get_next()
+    elif args.side == 'ours, threads':
+      images, labels = cifar10_input.distorted_batches(
+        split, BATCH_SIZE, num_preprocess_threads=num_cores()
+      )[0]
     else:
       images, labels = cifar10_input.distorted_batches(split, BATCH_SIZE)[0]
     with tf.train.MonitoredSession() as session:
@@ -207,16 +213,9 @@ def measure_lrn(args):
 
 def measure_step(args):
   """Times a whole step with the loss fetched, and the matmul peak."""
-  import stock
-  import tensorflow.compat.v1 as tf
-
   peak = matmul_gflops()
-  with tf.Graph().as_default():
-    loss, train_op = stock.train_op(load_split(args), BATCH_SIZE)
-    with tf.train.MonitoredSession() as session:
-      secs, cpu_secs = timed_steps(
-        session, [train_op, loss], 30, args.steps or 200
-      )
+  time_steps = fit_keras if args.side == 'Keras 3' else run_steps
+  secs, cpu_secs = time_steps(load_split(args), 30, args.steps or 200)
   return {
     'ms a step': 1000 * secs,
     'examples/s': BATCH_SIZE / secs,
@@ -224,6 +223,32 @@ def measure_step(args):
     'matmul peak, GFLOP/s': peak,
     'share of peak': STEP_GFLOP / secs / peak,
   }
+
+
+def run_steps(split, warm_up, steps):
+  """Returns seconds and CPU seconds a step of the graph."""
+  import stock
+  import tensorflow.compat.v1 as tf
+
+  with tf.Graph().as_default():
+    loss, train_op = stock.train_op(split, BATCH_SIZE)
+    with tf.train.MonitoredSession() as session:
+      return timed_steps(session, [train_op, loss], warm_up, steps)
+
+
+def fit_keras(split, warm_up, steps):
+  """Returns seconds and CPU seconds a step of Keras' `fit`, from `tf.data`."""
+  import stock
+
+  model = stock.keras_model(split.num_classes)
+  dataset = stock.tf_data(split, BATCH_SIZE)
+  model.fit(dataset, steps_per_epoch=warm_up, verbose=0)
+  started, cpu = time.perf_counter(), time.process_time()
+  model.fit(dataset, steps_per_epoch=steps, verbose=0)
+  return (
+    (time.perf_counter() - started) / steps,
+    (time.process_time() - cpu) / steps,
+  )
 
 
 def matmul_gflops(size=2048, repeats=15):
@@ -242,32 +267,45 @@ def matmul_gflops(size=2048, repeats=15):
 
 def measure_startup(args):
   """Trains one step as train.py does; the parent knows when it all began."""
-  from cifar10 import hooks
-
-  finished = []
-  after_run = hooks.LoggerHook.after_run
-
-  def noting(hook, run_context, run_values):
-    if not finished:
-      finished.append(time.time())
-    after_run(hook, run_context, run_values)
-
-  hooks.LoggerHook.after_run = noting
-  train(args, max_steps=1)
-  return {'first step at': finished[0]}
+  times = []
+  train(args, 1, lambda step: times.append(time.time()))
+  return {'first step at': times[0]}
 
 
 def measure_run(args):
   """Trains as a user does, summaries and checkpoints on."""
+  steps = args.steps or 1000
+  early, memory = max(1, steps // 10), {}
+
+  def note_memory(step):
+    if step == early:
+      memory['resident after a tenth, MB'] = resident_mb()
+    if step == steps:
+      memory['resident at the end, MB'] = resident_mb()
+
   started = time.perf_counter()
-  train(args, max_steps=args.steps or 1000)
-  return {'whole run, s': time.perf_counter() - started}
+  train(args, steps, note_memory)
+  return {'whole run, s': time.perf_counter() - started, **memory}
 
 
-def train(args, max_steps):
-  """Trains in a folder of its own, away from the results on our output."""
-  from cifar10 import training
+def train(args, max_steps, after_step):
+  """Trains in a folder of its own, away from the results on our output.
 
+  Args:
+    args: the command line.
+    max_steps: how many steps.
+    after_step: function that is called with the number of each finished step.
+  """
+  from cifar10 import hooks, training
+
+  logger_after_run = hooks.LoggerHook.after_run
+  steps = itertools.count(1)
+
+  def after_run(hook, run_context, run_values):
+    after_step(next(steps))
+    logger_after_run(hook, run_context, run_values)
+
+  hooks.LoggerHook.after_run = after_run
   with (
     tempfile.TemporaryDirectory(dir=args.work_dir) as train_dir,
     contextlib.redirect_stdout(sys.stderr),
@@ -278,6 +316,12 @@ def train(args, max_steps):
       train_dir=train_dir,
       max_steps=max_steps,
     )
+
+
+def resident_mb():
+  """Returns the resident memory of this process."""
+  pages = int(pathlib.Path('/proc/self/statm').read_text().split()[1])
+  return pages * resource.getpagesize() / 2**20
 
 
 def measure_eval(args):
@@ -310,12 +354,16 @@ def train_one_checkpoint(args, path):
     tf.train.Saver().save(session, path)
 
 
+def num_cores():
+  return len(os.sched_getaffinity(0))
+
+
 def machine():
   """Returns what a figure depends on beside the code."""
   return {
     'TensorFlow': importlib.metadata.version('tensorflow'),
     'Python': sys.version.split()[0],
-    'cores': len(os.sched_getaffinity(0)),
+    'cores': num_cores(),
     'load before': '%.2f' % os.getloadavg()[0],
   }
 
@@ -323,7 +371,7 @@ def machine():
 def print_table(what, turns):
   """Prints a row for each number of each side; ratios are to our median."""
   print(
-    '\n%-10s%-24s%-9s%10s%22s%8s'
+    '\n%-10s%-24s%-14s%10s%22s%8s'
     % (what, '', 'side', 'median', 'spread', 'ratio')
   )
   for name in turns['ours'][0]:
@@ -332,7 +380,7 @@ def print_table(what, turns):
       values = [turn[name] for turn in measured]
       median = statistics.median(values)
       print(
-        '%-10s%-24s%-9s%10.4g%11.4g-%10.4g%8.2f'
+        '%-10s%-24s%-14s%10.4g%11.4g-%10.4g%8.2f'
         % ('', name, side, median, min(values), max(values), median / ours)
       )
 

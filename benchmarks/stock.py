@@ -4,6 +4,7 @@ These are the other sides of `bench.py`: the tutorial's input, one example at a
 time through `tf.train.shuffle_batch`; the same distortions in `tf.data`; its
 network, in which ReLU comes before pooling and `tf.nn.lrn` normalizes; and its
 histograms, which count every value. Loss and training are the package's own.
+And, for a step, the same network as a Keras 3 model.
 """
 
 import contextlib
@@ -124,25 +125,81 @@ def batch(split, batch_size):
 
 
 def tf_data(split, batch_size):
-  """Builds the same training input in `tf.data`, as its guide recommends."""
+  """Returns the same training input in `tf.data`, as its guide recommends."""
 
   def parse(record):
     values = tf.decode_raw(record, tf.uint8)
     image = tf.transpose(tf.reshape(values[1:], [3, 32, 32]), [1, 2, 0])
     return _distort(tf.cast(image, tf.float32)), tf.cast(values[0], tf.int32)
 
-  with tf.device('/cpu:0'):
-    dataset = (
-      tf.data.FixedLengthRecordDataset(
-        list(split.files), split.spec.record_bytes
-      )
-      .shuffle(cifar10_input.min_queue_examples(split))
-      .repeat()
-      .map(parse, num_parallel_calls=tf.data.AUTOTUNE)
-      .batch(batch_size, drop_remainder=True)
-      .prefetch(tf.data.AUTOTUNE)
+  return (
+    tf.data.FixedLengthRecordDataset(list(split.files), split.spec.record_bytes)
+    .shuffle(cifar10_input.min_queue_examples(split))
+    .repeat()
+    .map(parse, num_parallel_calls=tf.data.AUTOTUNE)
+    .batch(batch_size, drop_remainder=True)
+    .prefetch(tf.data.AUTOTUNE)
+  )
+
+
+def keras_model(num_classes):
+  """Returns the same network as a Keras model, ready to fit.
+
+  The loss, the decay of weights, the rate and the moving averages are those of
+  `cifar10.train`, but for averages of losses, which Keras reports as means.
+  """
+  import keras
+
+  layers = keras.layers
+
+  def normal(stddev):
+    return keras.initializers.TruncatedNormal(stddev=stddev)
+
+  def convolution(bias):
+    return layers.Conv2D(
+      64,
+      5,
+      padding='same',
+      activation='relu',
+      kernel_initializer=normal(0.05),
+      bias_initializer=keras.initializers.Constant(bias),
     )
-    return tf.data.make_one_shot_iterator(dataset).get_next()
+
+  def pool():
+    return layers.MaxPooling2D(3, 2, padding='same')
+
+  def normalize():
+    return layers.Lambda(lambda x: tf.nn.lrn(x, **cifar10.LRN))
+
+  def connected(units):
+    return layers.Dense(
+      units,
+      activation='relu',
+      kernel_initializer=normal(0.04),
+      bias_initializer=keras.initializers.Constant(0.1),
+      kernel_regularizer=keras.regularizers.L2(0.004 / 2),
+    )
+
+  size = cifar10.IMAGE_SIZE
+  model = keras.Sequential(
+    [
+      keras.Input([size, size, 3]),
+      *(convolution(0.0), pool(), normalize()),
+      *(convolution(0.1), normalize(), pool()),
+      layers.Flatten(),
+      *(connected(384), connected(192)),
+      layers.Dense(num_classes, kernel_initializer=normal(1 / 192.0)),
+    ]
+  )
+  model.compile(
+    keras.optimizers.SGD(
+      cifar10.INITIAL_LEARNING_RATE,
+      use_ema=True,
+      ema_momentum=cifar10.MOVING_AVERAGE_DECAY,
+    ),
+    keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+  )
+  return model
 
 
 def train_op(split, batch_size):

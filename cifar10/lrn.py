@@ -40,8 +40,9 @@ def compiled(depth_radius=5, bias=1.0, alpha=1.0, beta=0.5):
   @tf.function(jit_compile=True, autograph=False)
   def backward(x, g):
     x32, g32 = tf.to_float(x), tf.to_float(g)
-    scale, scale_over_s = _scales(x32, depth_radius, bias, alpha, beta)
-    sums = _window_sum(g32 * x32 * scale_over_s, depth_radius)
+    scale, reciprocal = _scales(x32, depth_radius, bias, alpha, beta)
+    # In this order nothing underflows long before x^2 overflows.
+    sums = _window_sum(g32 * (x32 * scale) * reciprocal, depth_radius)
     dx = g32 * scale - 2 * alpha * beta * x32 * sums
     return tf.cast(dx, x.dtype)
 
@@ -59,15 +60,13 @@ def compiled(depth_radius=5, bias=1.0, alpha=1.0, beta=0.5):
 
 
 def _scales(x, depth_radius, bias, alpha, beta):
-  """Returns s^-beta and s^-(beta + 1)."""
+  """Returns s^-beta and s^-1."""
   s = bias + alpha * _window_sum(x * x, depth_radius)
   if beta == 0.75:
     # Square roots alone: no powers, and no division, cost a third less time.
     root = tf.rsqrt(s)
-    scale = root * tf.sqrt(root)
-    return scale, scale * root * root
-  scale = tf.pow(s, -beta)
-  return scale, scale / s
+    return root * tf.sqrt(root), root * root
+  return tf.pow(s, -beta), tf.reciprocal(s)
 
 
 def _window_sum(values, radius):

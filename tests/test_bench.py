@@ -17,7 +17,11 @@ NUMBERS = {
   'lrn': ['forward, ms', 'with gradient, ms', 'CPU-ms'],
   'step': ['ms a step', 'examples/s', 'matmul peak, GFLOP/s', 'share of peak'],
   'startup': ['to first step, s', 'import, s', 'without import, s'],
-  'run': ['whole run, s'],
+  'run': [
+    'whole run, s',
+    'resident after a tenth, MB',
+    'resident at the end, MB',
+  ],
   'eval': ['whole evaluation, s', 'images/s', 'CPU-s'],
 }
 
@@ -46,8 +50,7 @@ def test_every_side_is_measured(what, tmp_path):
   result = json.loads(file.read_text())
   assert result['machine']['cores'] >= 1
   sides = result['what'][what]
-  assert {'ours', 'stock'} <= sides.keys()
-  assert ('tf.data' in sides) == (what == 'input')
+  assert [*sides] == [*bench_module.SIDES[what]]
   for side, (turn,) in sides.items():
     assert turn.keys() >= {*NUMBERS[what], 'peak memory, MB'}
     assert all(value > 0 for value in turn.values())
