@@ -2,8 +2,9 @@
 
   python benchmarks/bench.py --what=step --dataset=sample
 
-Sides take turns, each time in a process of its own, so that neither profits
-from the other's warm caches and a slow minute of the machine hits both. What is
+Sides take turns, each time in a process of its own and in the other order every
+second time, so that neither profits from the other's warm caches and a slow
+minute of the machine hits both. What is
 printed is the median over the turns, the spread (smallest to largest), and the
 ratio of the medians. A side that fails ends the benchmark.
 """
@@ -28,12 +29,12 @@ sys.path[:0] = [str(ROOT), str(ROOT / 'benchmarks')]
 # A step's floating-point operations at batch 128, forward and backward.
 STEP_GFLOP = 13.5
 BATCH_SIZE = 128
-# Where TensorFlow uses oneDNN's kernels by itself, as it does on CPUs with
-# AVX512-VNNI, the last two are the same.
+# Our scripts turn oneDNN's kernels on, as the others here do. `stock` is what
+# TensorFlow does by itself: the same where it finds VNNI or AMX.
 _NETWORK_SIDES = ('ours', 'stock', 'stock+oneDNN')
 SIDES = {
   'input': ('ours', 'ours, threads', 'stock', 'tf.data'),
-  'lrn': ('ours', 'stock'),
+  'lrn': _NETWORK_SIDES,
   'step': (*_NETWORK_SIDES, 'Keras 3'),
   'startup': _NETWORK_SIDES,
   'run': _NETWORK_SIDES,
@@ -80,8 +81,10 @@ def compare(what, args):
   """Returns a dict from side to a list of measurements, one for each turn."""
   turns = {side: [] for side in SIDES[what]}
   with tempfile.TemporaryDirectory() as work_dir:
-    for _ in range(args.pairs):
-      for side in turns:
+    if what == 'eval':
+      run_side(what, 'checkpoint', args, work_dir)
+    for i in range(args.pairs):
+      for side in [*turns][:: -1 if i % 2 else 1]:
         turns[side].append(run_side(what, side, args, work_dir))
   return turns
 
@@ -93,8 +96,9 @@ def run_side(what, side, args, work_dir):
   if args.steps:
     words += ['--steps', str(args.steps)]
   environment = {**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3'}
-  if side != 'stock':  # as our scripts do
-    environment.setdefault('TF_ENABLE_ONEDNN_OPTS', '1')
+  environment.pop('TF_ENABLE_ONEDNN_OPTS', None)
+  if side != 'stock':
+    environment['TF_ENABLE_ONEDNN_OPTS'] = '1'
   started = time.time()
   process = subprocess.run(
     [sys.executable, __file__, *words],
@@ -237,18 +241,26 @@ def run_steps(split, warm_up, steps):
 
 
 def fit_keras(split, warm_up, steps):
-  """Returns seconds and CPU seconds a step of Keras' `fit`, from `tf.data`."""
+  """Returns seconds and CPU seconds a step of Keras' `fit`, from `tf.data`.
+
+  Its loss stays where it is until the end of an epoch; a graph's is fetched.
+  """
+  import keras
   import stock
 
-  model = stock.keras_model(split.num_classes)
-  dataset = stock.tf_data(split, BATCH_SIZE)
-  model.fit(dataset, steps_per_epoch=warm_up, verbose=0)
-  started, cpu = time.perf_counter(), time.process_time()
-  model.fit(dataset, steps_per_epoch=steps, verbose=0)
-  return (
-    (time.perf_counter() - started) / steps,
-    (time.process_time() - cpu) / steps,
+  clocks = {}
+
+  def note_time(batch, logs=None):
+    clocks[batch] = time.perf_counter(), time.process_time()
+
+  stock.keras_model(split.num_classes).fit(
+    stock.tf_data(split, BATCH_SIZE),
+    steps_per_epoch=warm_up + steps,
+    verbose=0,
+    callbacks=[keras.callbacks.LambdaCallback(on_train_batch_end=note_time)],
   )
+  before, after = clocks[warm_up - 1], clocks[warm_up + steps - 1]
+  return tuple((b - a) / steps for a, b in zip(before, after))
 
 
 def matmul_gflops(size=2048, repeats=15):
@@ -325,12 +337,13 @@ def resident_mb():
 
 
 def measure_eval(args):
-  """Evaluates the test split, session open to last example."""
+  """Evaluates the test split, from the graph to the last example."""
   from cifar10 import evaluation
 
   path = os.path.join(args.work_dir, 'model.ckpt-1')
-  if not os.path.exists(path + '.index'):
-    train_one_checkpoint(args, path)
+  if args.side == 'checkpoint':
+    save_checkpoint(args, path)
+    return {}
   split = load_split(args, 'test')
   started, cpu = time.perf_counter(), time.process_time()
   _, total, _ = evaluation.evaluate_once(path, split, BATCH_SIZE, 10000)
@@ -343,7 +356,7 @@ def measure_eval(args):
   }
 
 
-def train_one_checkpoint(args, path):
+def save_checkpoint(args, path):
   """Saves initial weights: what is evaluated does not matter to the time."""
   import stock
   import tensorflow.compat.v1 as tf
@@ -358,12 +371,20 @@ def num_cores():
   return len(os.sched_getaffinity(0))
 
 
+def vector_instructions():
+  """Returns those of AVX and AMX that Linux says there are."""
+  words = pathlib.Path('/proc/cpuinfo').read_text().split()
+  names = ('avx2', 'avx512f', 'avx512_vnni', 'avx_vnni', 'amx_tile')
+  return '+'.join(name for name in names if name in words) or 'none'
+
+
 def machine():
   """Returns what a figure depends on beside the code."""
   return {
     'TensorFlow': importlib.metadata.version('tensorflow'),
     'Python': sys.version.split()[0],
     'cores': num_cores(),
+    'vector instructions': vector_instructions(),
     'load before': '%.2f' % os.getloadavg()[0],
   }
 

@@ -3,7 +3,7 @@
 These are the other sides of `bench.py`: the tutorial's input, one example at a
 time through `tf.train.shuffle_batch`; the same distortions in `tf.data`; its
 network, in which ReLU comes before pooling and `tf.nn.lrn` normalizes; and its
-histograms, which count every value. Loss and training are the package's own.
+summaries, which count every value. Loss and training are the package's own.
 And, for a step, the same network as a Keras 3 model.
 """
 
@@ -12,7 +12,7 @@ import unittest.mock
 
 import tensorflow.compat.v1 as tf
 
-from cifar10 import cifar10, cifar10_input, lrn, summaries
+from cifar10 import cifar10, cifar10_input, datasets, lrn, summaries
 
 _THREADS = 16
 
@@ -70,19 +70,28 @@ def inference(images, num_classes, use_fp16=False, summarize=True):
     )
     layers['softmax_linear'] = logits = tf.matmul(local4, weights) + biases
   for name, activations in layers.items():
-    cifar10._activation_summary(activations, name)
+    summaries.histogram(name + '/activations', activations)
+    summaries.scalar(name + '/sparsity', tf.nn.zero_fraction(activations))
   return logits
 
 
-def shuffle_batch(split, batch_size, min_queue_fraction=0.4, num_batches=1):
-  """Builds training input as the tutorial does: example by example."""
+def shuffle_batch(
+  split,
+  batch_size,
+  min_queue_fraction=0.4,
+  num_batches=1,
+  num_preprocess_threads=_THREADS,
+):
+  """Builds training input as the tutorial does: example by example.
+
+  Of the arguments of `cifar10_input.distorted_batches`, for which it stands in,
+  it leaves the last one aside: the tutorial always has 16 threads.
+  """
   with tf.device('/cpu:0'), tf.name_scope('input'):
-    names = tf.train.string_input_producer(list(split.files))
-    example = cifar10_input.read_cifar10(names)
-    image = _distort(tf.cast(example.uint8image, tf.float32))
+    image, label = _read(split, tf.train.string_input_producer(split.files))
     num_examples = cifar10_input.min_queue_examples(split, min_queue_fraction)
     images, labels = tf.train.shuffle_batch(
-      [image, tf.reshape(example.label, [])],
+      [_distort(image), label],
       batch_size=batch_size,
       num_threads=_THREADS,
       capacity=num_examples + 3 * batch_size,
@@ -90,6 +99,23 @@ def shuffle_batch(split, batch_size, min_queue_fraction=0.4, num_batches=1):
     )
     tf.summary.image('images', images)
     return [(images, labels)] * num_batches
+
+
+def _read(split, filename_queue):
+  """Reads one example: the picture as floats, and its label."""
+  reader = tf.FixedLengthRecordReader(split.spec.record_bytes)
+  return _parse(split.spec, reader.read(filename_queue).value)
+
+
+def _parse(spec, record):
+  """Returns the picture, float32 [32, 32, 3], and the label, int32 []."""
+  values = tf.decode_raw(record, tf.uint8)
+  planes = tf.reshape(
+    values[spec.label_bytes : spec.record_bytes],
+    [datasets.DEPTH, datasets.HEIGHT, datasets.WIDTH],
+  )
+  image = tf.cast(tf.transpose(planes, [1, 2, 0]), tf.float32)
+  return image, tf.cast(values[spec.label_index], tf.int32)
 
 
 def _distort(image):
@@ -108,32 +134,31 @@ def batch(split, batch_size):
   """Builds evaluation input as the tutorial does: example by example."""
   size = cifar10_input.IMAGE_SIZE
   with tf.device('/cpu:0'), tf.name_scope('input'):
-    names = tf.train.string_input_producer(list(split.files), shuffle=False)
-    example = cifar10_input.read_cifar10(names)
-    image = tf.image.resize_with_crop_or_pad(
-      tf.cast(example.uint8image, tf.float32), size, size
+    names = tf.train.string_input_producer(split.files, shuffle=False)
+    image, label = _read(split, names)
+    image = tf.image.per_image_standardization(
+      tf.image.resize_with_crop_or_pad(image, size, size)
     )
-    image = tf.image.per_image_standardization(image)
+    num_examples = cifar10_input.min_queue_examples(split)
     images, labels = tf.train.batch(
-      [image, tf.reshape(example.label, [])],
+      [image, label],
       batch_size=batch_size,
       num_threads=_THREADS,
-      capacity=20000,
+      capacity=num_examples + 3 * batch_size,
     )
     tf.summary.image('images', images)
     return images, labels
 
 
 def tf_data(split, batch_size):
-  """Returns the same training input in `tf.data`, as its guide recommends."""
+  """Returns training input in `tf.data`, with the same ops for each picture."""
 
   def parse(record):
-    values = tf.decode_raw(record, tf.uint8)
-    image = tf.transpose(tf.reshape(values[1:], [3, 32, 32]), [1, 2, 0])
-    return _distort(tf.cast(image, tf.float32)), tf.cast(values[0], tf.int32)
+    image, label = _parse(split.spec, record)
+    return _distort(image), label
 
   return (
-    tf.data.FixedLengthRecordDataset(list(split.files), split.spec.record_bytes)
+    tf.data.FixedLengthRecordDataset(split.files, split.spec.record_bytes)
     .shuffle(cifar10_input.min_queue_examples(split))
     .repeat()
     .map(parse, num_parallel_calls=tf.data.AUTOTUNE)
@@ -145,52 +170,13 @@ def tf_data(split, batch_size):
 def keras_model(num_classes):
   """Returns the same network as a Keras model, ready to fit.
 
-  The loss, the decay of weights, the rate and the moving averages are those of
-  `cifar10.train`, but for averages of losses, which Keras reports as means.
+  It does the work of a step of `cifar10.train`, but for details that cost no
+  time: the learning rate and the decay of the moving averages are constant.
+  Averages of the losses are Keras' own.
   """
   import keras
 
-  layers = keras.layers
-
-  def normal(stddev):
-    return keras.initializers.TruncatedNormal(stddev=stddev)
-
-  def convolution(bias):
-    return layers.Conv2D(
-      64,
-      5,
-      padding='same',
-      activation='relu',
-      kernel_initializer=normal(0.05),
-      bias_initializer=keras.initializers.Constant(bias),
-    )
-
-  def pool():
-    return layers.MaxPooling2D(3, 2, padding='same')
-
-  def normalize():
-    return layers.Lambda(lambda x: tf.nn.lrn(x, **cifar10.LRN))
-
-  def connected(units):
-    return layers.Dense(
-      units,
-      activation='relu',
-      kernel_initializer=normal(0.04),
-      bias_initializer=keras.initializers.Constant(0.1),
-      kernel_regularizer=keras.regularizers.L2(0.004 / 2),
-    )
-
-  size = cifar10.IMAGE_SIZE
-  model = keras.Sequential(
-    [
-      keras.Input([size, size, 3]),
-      *(convolution(0.0), pool(), normalize()),
-      *(convolution(0.1), normalize(), pool()),
-      layers.Flatten(),
-      *(connected(384), connected(192)),
-      layers.Dense(num_classes, kernel_initializer=normal(1 / 192.0)),
-    ]
-  )
+  model = keras.Sequential(_keras_layers(keras, num_classes))
   model.compile(
     keras.optimizers.SGD(
       cifar10.INITIAL_LEARNING_RATE,
@@ -200,6 +186,50 @@ def keras_model(num_classes):
     keras.losses.SparseCategoricalCrossentropy(from_logits=True),
   )
   return model
+
+
+def _keras_layers(keras, num_classes):
+  layers, initializers = keras.layers, keras.initializers
+  size = cifar10.IMAGE_SIZE
+
+  def convolution(bias):
+    return layers.Conv2D(
+      64,
+      5,
+      padding='same',
+      activation='relu',
+      kernel_initializer=initializers.TruncatedNormal(stddev=0.05),
+      bias_initializer=initializers.Constant(bias),
+    )
+
+  def connected(units):
+    return layers.Dense(
+      units,
+      activation='relu',
+      kernel_initializer=initializers.TruncatedNormal(stddev=0.04),
+      bias_initializer=initializers.Constant(0.1),
+      kernel_regularizer=keras.regularizers.L2(0.004 / 2),
+    )
+
+  def normalize(x):
+    return tf.nn.lrn(x, **cifar10.LRN)
+
+  return [
+    keras.Input([size, size, 3]),
+    convolution(0.0),
+    layers.MaxPooling2D(3, 2, padding='same'),
+    layers.Lambda(normalize),
+    convolution(0.1),
+    layers.Lambda(normalize),
+    layers.MaxPooling2D(3, 2, padding='same'),
+    layers.Flatten(),
+    connected(384),
+    connected(192),
+    layers.Dense(
+      num_classes,
+      kernel_initializer=initializers.TruncatedNormal(stddev=1 / 192.0),
+    ),
+  ]
 
 
 def train_op(split, batch_size):

@@ -71,7 +71,8 @@ def distorted_inputs(
     use_fp16: whether to return float16 pictures.
     dataset: name of the data set.
     min_queue_fraction: the part of all examples that the shuffle queue keeps.
-    num_preprocess_threads: how many batches are made at the same time.
+    num_preprocess_threads: how many batches are made at the same time; with
+      more than one, a seed does not repeat them.
 
   Returns:
     images: float [batch_size, IMAGE_SIZE, IMAGE_SIZE, 3], standardized.
@@ -252,7 +253,6 @@ def _variable_with_weight_decay(name, shape, stddev, wd):
 def _activation_summary(x, layer_name):
   """Adds a histogram of a layer's activations, and how many of them are 0."""
   summaries.histogram(layer_name + '/activations', x)
-  # `tf.nn.zero_fraction` is the same, in ten times as many operations.
   zeros = tf.to_float(tf.equal(x, 0))
   summaries.scalar(layer_name + '/sparsity', tf.reduce_mean(zeros))
 

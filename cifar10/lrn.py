@@ -12,6 +12,10 @@ as Krizhevsky et al. 2012, section 3.3, defines y.
 
 import tensorflow.compat.v1 as tf
 
+# Keeps g_j y_j / s_j, which x_i is yet to multiply, from underflow. Without it
+# x could be 1e15 at most; with it 1e18, where x^2 itself is near overflow.
+_UP = 2.0**32
+
 
 def compiled(depth_radius=5, bias=1.0, alpha=1.0, beta=0.5):
   """Returns a function that normalizes, which XLA compiles once a shape.
@@ -41,9 +45,8 @@ def compiled(depth_radius=5, bias=1.0, alpha=1.0, beta=0.5):
   def backward(x, g):
     x32, g32 = tf.to_float(x), tf.to_float(g)
     scale, reciprocal = _scales(x32, depth_radius, bias, alpha, beta)
-    # In this order nothing underflows long before x^2 overflows.
-    sums = _window_sum(g32 * (x32 * scale) * reciprocal, depth_radius)
-    dx = g32 * scale - 2 * alpha * beta * x32 * sums
+    sums = _window_sum((_UP * g32) * (x32 * scale) * reciprocal, depth_radius)
+    dx = g32 * scale - (2 * alpha * beta / _UP) * x32 * sums
     return tf.cast(dx, x.dtype)
 
   @tf.custom_gradient

@@ -11,7 +11,7 @@ import math
 
 import tensorflow.compat.v1 as tf
 
-# A histogram counts about so many values, at least a quarter of it.
+# What the stride aims at; a histogram counts from 18,725 to 131,071 values.
 _NUM_COUNTED = 65536
 
 # What to add to a stride, by its remainder of 30, to have no factor in common
@@ -33,11 +33,12 @@ def histogram(tag, values):
 
   Of more than 131,071 values, evenly spaced ones are counted: an op that looks
   at each of seven million costs as much as five steps of training. Such a share
-  of a distribution's mass is within half a percentage point of the true one.
+  of a distribution's mass is within a percentage point of the true one.
   """
   values = tf.reshape(values, [-1])
-  stride = tf.maximum(1, tf.size(values) // _NUM_COUNTED)
-  stride += tf.gather(_TO_COPRIME, stride % 30)
+  size = tf.size(values, out_type=tf.int64)
+  stride = tf.maximum(size // _NUM_COUNTED, 1)
+  stride += tf.gather(tf.constant(_TO_COPRIME, tf.int64), stride % 30)
   return _add(tf.raw_ops.HistogramSummary(tag=tag, values=values[::stride]))
 
 

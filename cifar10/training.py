@@ -13,6 +13,7 @@ import tensorflow.compat.v1 as tf
 from cifar10 import (
   Error,
   Interrupted,
+  UsageError,
   checkpoints,
   cifar10,
   cifar10_input,
@@ -66,7 +67,8 @@ def train(
     batch_size: examples a batch.
     learning_rate: the rate of the first 350 epochs.
     min_queue_fraction: the part of all examples that the shuffle queue keeps.
-    num_preprocess_threads: how many batches are made at the same time.
+    num_preprocess_threads: how many batches are made at the same time; with
+      more than one, a seed does not repeat them.
     use_fp16: whether layers compute in float16.
     num_gpus: how many towers; None: the plain network, without towers.
     seed: int that repeats a run on CPUs; None: another run each time.
@@ -82,6 +84,10 @@ def train(
     cifar10.Error: data or folder cannot be used, in one line that says why.
     cifar10.Interrupted: SIGINT or SIGTERM came; the state is saved.
   """
+  if seed is not None and num_preprocess_threads > 1:
+    raise UsageError(
+      '--seed repeats a run with --num_preprocess_threads=1 only'
+    )
   if not overwrite:
     checkpoints.check_same_run(
       train_dir, dataset=dataset, float_type=_float_type(use_fp16)
@@ -216,7 +222,8 @@ def build_graph(
     batch_size: examples a batch, one batch for each device.
     learning_rate: the rate of the first 350 epochs.
     min_queue_fraction: the part of all examples that the shuffle queue keeps.
-    num_preprocess_threads: how many batches are made at the same time.
+    num_preprocess_threads: how many batches are made at the same time; with
+      more than one, a seed does not repeat them.
     use_fp16: whether layers compute in float16.
     devices: a device for each tower; (None,) builds no towers.
 

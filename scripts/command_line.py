@@ -11,6 +11,7 @@ import importlib
 import logging
 import math
 import os
+import platform
 import re
 import signal
 import sys
@@ -119,10 +120,32 @@ def define_network_flags(values):
   define_bool(values, 'use_fp16', 'compute layers in float16')
 
 
+def _define_input_flags(values):
+  """Defines how pictures are shuffled and distorted."""
+  flags.DEFINE_integer(
+    'seed', None, 'repeats a run on CPUs', 0, _MAX_INT, flag_values=values
+  )
+  define_float(
+    values,
+    'min_queue_fraction',
+    0.4,
+    'the part of all examples that the shuffle queue keeps',
+    maximum=1,
+  )
+  define_positive(
+    values,
+    'num_preprocess_threads',
+    1,
+    'how many batches of input are made at the same time',
+    maximum=1024,
+  )
+
+
 def define_training_flags(values, max_steps):
   """Defines what every script has that trains."""
   define_data_flags(values)
   define_network_flags(values)
+  _define_input_flags(values)
   define_folder(
     values,
     'train_dir',
@@ -141,29 +164,6 @@ def define_training_flags(values, max_steps):
   )
   define_bool(
     values, 'overwrite', 'start afresh: remove the run in train_dir first'
-  )
-  flags.DEFINE_integer(
-    'seed', None, 'repeats a run on CPUs', 0, _MAX_INT, flag_values=values
-  )
-  define_float(
-    values,
-    'min_queue_fraction',
-    0.4,
-    'the part of all examples that the shuffle queue keeps',
-    maximum=1,
-  )
-  define_positive(
-    values,
-    'num_preprocess_threads',
-    1,
-    'how many batches of input are made at the same time',
-    maximum=1024,
-  )
-  flags.register_multi_flags_validator(
-    ['seed', 'num_preprocess_threads'],
-    lambda given: given['seed'] is None or given['num_preprocess_threads'] == 1,
-    message='a seed repeats a run with --num_preprocess_threads=1 only',
-    flag_values=values,
   )
   define_float(
     values,
@@ -267,11 +267,10 @@ def _set_up_process(values):
     # TensorFlow writes the list to descriptor 1: that becomes standard error.
     sys.stdout = os.fdopen(os.dup(1), 'w')
     os.dup2(2, 1)
-  if 'use_fp16' in values:
-    # Kernels for x86 CPUs. By itself TensorFlow picks oneDNN's only where there
-    # is AVX512-VNNI, but with AVX2 alone they took two thirds of the time that
-    # Eigen's took, for a whole step. Not in float16: there their gradients took
-    # 18 times as long (5.3 and 0.29 s a step of batch 32, with AVX-512).
+  if 'use_fp16' in values and platform.machine() in ('x86_64', 'AMD64'):
+    # By itself TensorFlow uses oneDNN's kernels where there is VNNI or AMX, but
+    # with AVX2 they are the faster ones, too (benchmarks/README.md). Not those
+    # of float16 gradients: 5.3 s a step of batch 32, beside 0.29 s of Eigen's.
     os.environ.setdefault(
       'TF_ENABLE_ONEDNN_OPTS', '0' if values.use_fp16 else '1'
     )

@@ -81,7 +81,9 @@ def make_split(tmp_path):
 @contextlib.contextmanager
 def _session():
   """Opens a session with the queues running, and stops and joins them."""
-  with tf.Session() as session:
+  # What would wait for ever raises DeadlineExceededError.
+  config = tf.ConfigProto(operation_timeout_in_ms=60000)
+  with tf.Session(config=config) as session:
     session.run(tf.local_variables_initializer())
     coordinator = tf.train.Coordinator()
     threads = tf.train.start_queue_runners(session, coordinator)
@@ -342,6 +344,13 @@ def test_threads_do_not_wait_for_each_other(make_split, fraction, num_threads):
     num_preprocess_threads=num_threads,
   )
   assert len(batches) == 100
+  with tf.Graph().as_default():
+    cifar10_input.distorted_batches(
+      split, 7, num_preprocess_threads=num_threads
+    )
+    runners = tf.get_collection(tf.GraphKeys.QUEUE_RUNNERS)
+    builders = [r for r in runners if r.queue.name.endswith('batch_queue')]
+    assert [len(runner.enqueue_ops) for runner in builders] == [num_threads]
 
 
 @pytest.mark.parametrize('fraction,least', [(0.001, 0), (0.4, 80), (1.0, 200)])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from cifar10 import Error, checkpoints, datasets, training
+from cifar10 import Error, UsageError, checkpoints, datasets, training
 
 SCALARS = {
   'cross_entropy',
@@ -256,6 +256,20 @@ def test_the_same_seed_repeats_a_run(small_data, tmp_path, capsys):
     for name in 'ab'
   )
   assert (a == b).all()
+
+
+def test_a_seed_with_several_threads_is_refused(tmp_path):
+  with pytest.raises(UsageError, match='--num_preprocess_threads=1') as error:
+    training.train(
+      train_dir=str(tmp_path / 'run'), seed=1, num_preprocess_threads=2
+    )
+  assert error.value.exit_status == 2
+  assert not (tmp_path / 'run').exists()
+
+
+def test_several_threads_train(small_data, tmp_path, capsys):
+  train(small_data, tmp_path, 3, seed=None, num_preprocess_threads=2)
+  assert 'step 0, loss' in capsys.readouterr().out
 
 
 def test_a_finished_run_is_left_alone(small_data, tmp_path, capsys, caplog):
