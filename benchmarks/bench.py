@@ -392,7 +392,7 @@ def machine():
 def print_table(what, turns):
   """Prints a row for each number of each side; ratios are to our median."""
   print(
-    '\n%-10s%-24s%-14s%10s%22s%8s'
+    '\n%-10s%-27s%-14s%10s%22s%8s'
     % (what, '', 'side', 'median', 'spread', 'ratio')
   )
   for name in turns['ours'][0]:
@@ -401,7 +401,7 @@ def print_table(what, turns):
       values = [turn[name] for turn in measured]
       median = statistics.median(values)
       print(
-        '%-10s%-24s%-14s%10.4g%11.4g-%10.4g%8.2f'
+        '%-10s%-27s%-14s%10.4g%11.4g-%10.4g%8.2f'
         % ('', name, side, median, min(values), max(values), median / ours)
       )
 
