@@ -5,24 +5,12 @@ import os
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from pictures import write_records
 
 # As the scripts have it: deprecation warnings are no news to anybody.
 tf.logging.set_verbosity(tf.logging.ERROR)
 
 FIVE_BATCHES = ['data_batch_%d.bin' % i for i in range(1, 6)]
-
-
-def write_records(path, labels, images):
-  """Writes a file in the CIFAR-10 layout.
-
-  Args:
-    path: where to.
-    labels: uint8 [n].
-    images: uint8 [n, 32, 32, 3].
-  """
-  planes = np.transpose(images, [0, 3, 1, 2]).reshape(len(images), -1)
-  labels = np.asarray(labels, np.uint8)[:, None]
-  path.write_bytes(np.hstack([labels, planes]).tobytes())
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from conftest import write_records
+from pictures import write_records
 
 from cifar10 import UsageError, checkpoints, cifar10, datasets, evaluation
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 import re
 import signal
 import subprocess
@@ -11,55 +10,19 @@ import sys
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from processes import (
+  ALARMING,
+  ROOT,
+  command,
+  losses,
+  past_step_3,
+  precision,
+  run,
+)
 
 from cifar10 import checkpoints, datasets
 
 pytestmark = pytest.mark.process
-
-ROOT = pathlib.Path(__file__).parent.parent
-FILLING = r'Filling queue with \d+ CIFAR images before starting to train\.'
-TIME = r'\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}'
-STEP = TIME + (
-  r': step (\d+), loss = (\d+\.\d\d) '
-  r'\(\d+\.\d examples/sec; \d+\.\d{3} sec/batch\)'
-)
-PRECISION = TIME + r': precision @ 1 = (\d\.\d{3})'
-COUNT = r'(\d+) of (\d+) correct, step (\d+)'
-# What a normal run has no reason to say.
-ALARMING = re.compile('deprecat|traceback|cancel|warning', re.IGNORECASE)
-
-
-def command(script, **flags):
-  words = ['--%s=%s' % item for item in flags.items()]
-  return [sys.executable, str(ROOT / 'scripts' / (script + '.py')), *words]
-
-
-def run(script, status=0, cwd=None, **flags):
-  """Runs a script to its end; returns its lines of output and of error."""
-  process = subprocess.run(
-    command(script, **flags), capture_output=True, text=True, cwd=cwd
-  )
-  assert process.returncode == status, process.stderr
-  assert not ALARMING.search(process.stderr), process.stderr
-  return process.stdout.splitlines(), process.stderr.splitlines()
-
-
-def losses(lines):
-  """Returns a dict from step to loss; checks every line of a training run."""
-  assert re.fullmatch(FILLING, lines[0])
-  matches = [re.fullmatch(STEP, line) for line in lines[1:]]
-  assert all(matches), lines
-  return {int(m.group(1)): float(m.group(2)) for m in matches}
-
-
-def precision(lines):
-  """Returns precision, correct, of, step; checks all that was printed."""
-  assert len(lines) == 2
-  counts = re.fullmatch(COUNT, lines[1]).groups()
-  return (
-    float(re.fullmatch(PRECISION, lines[0]).group(1)),
-    *map(int, counts),
-  )
 
 
 @pytest.fixture(scope='module')
@@ -118,15 +81,7 @@ def test_train_resume_towers_and_evaluate(small_run, sample, tmp_path):
 
 
 def test_the_run_is_saved_when_nobody_reads_its_lines(small_run):
-  flags = {**small_run, 'max_steps': 100000, 'log_frequency': 1}
-  with subprocess.Popen(
-    command('train', **flags),
-    stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
-    text=True,
-  ) as process:
-    while ' step 3,' not in process.stdout.readline():
-      pass
+  with past_step_3(**small_run) as process:
     process.stdout.close()
     err = process.stderr.read()
   assert process.returncode == 1
@@ -275,15 +230,7 @@ def test_the_same_seed_prints_the_same_losses_under_load(small_run, tmp_path):
 
 @pytest.mark.parametrize('signum', [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_the_next_run_goes_on(signum, small_run):
-  flags = {**small_run, 'max_steps': 100000, 'log_frequency': 1}
-  with subprocess.Popen(
-    command('train', **flags),
-    stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
-    text=True,
-  ) as process:
-    while ' step 3,' not in process.stdout.readline():
-      pass
+  with past_step_3(**small_run) as process:
     process.send_signal(signum)
     out, err = process.communicate(timeout=30)
   assert process.returncode == 128 + signum
@@ -292,7 +239,8 @@ def test_a_signal_saves_and_the_next_run_goes_on(signum, small_run):
     'the run is saved in %s' % small_run['train_dir']
   )
   last = int(re.findall(r'step (\d+),', out)[-1]) if 'step' in out else 3
-  out, _ = run('train', **{**flags, 'max_steps': last + 3})
+  flags = {**small_run, 'max_steps': last + 3, 'log_frequency': 1}
+  out, _ = run('train', **flags)
   assert list(losses(out)) == [last + 1, last + 2]
 
 
