@@ -159,6 +159,15 @@ def read_global_step(path):
   return int(_read(_open(path), path, tf.GraphKeys.GLOBAL_STEP))
 
 
+def keys(path):
+  """Returns the keys of a checkpoint.
+
+  Raises:
+    CheckpointError: `path` is no checkpoint.
+  """
+  return list(_open(path).get_variable_to_shape_map())
+
+
 def restore(session, path, variables, optional=()):
   """Sets variables to what a checkpoint holds.
 

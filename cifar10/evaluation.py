@@ -30,6 +30,8 @@ def evaluate(
   num_examples=cifar10.NUM_EXAMPLES_PER_EPOCH_FOR_EVAL,
   eval_interval_secs=300,
   run_once=False,
+  idle_timeout_secs=0,
+  use_raw_weights=False,
 ):
   """Evaluates the newest checkpoint, once or each time that there is one.
 
@@ -44,6 +46,9 @@ def evaluate(
     num_examples: evaluate the first of them, or all that there are.
     eval_interval_secs: seconds between looks at the folder.
     run_once: whether to stop after the first evaluation.
+    idle_timeout_secs: end after so many seconds without a new checkpoint; 0:
+      never.
+    use_raw_weights: whether to evaluate the weights themselves.
 
   Raises:
     cifar10.Error: data or checkpoint cannot be used, in one line.
@@ -57,10 +62,12 @@ def evaluate(
     batch_size=batch_size,
     num_examples=num_examples,
     use_fp16=use_fp16,
+    use_raw_weights=use_raw_weights,
   )
   if dataset is not None:
     datasets.check_known(dataset, data_dir)
   last_step, waiting = None, False
+  last_time = time.monotonic()
   while True:
     path = checkpoints.newest(checkpoint_dir)
     if path is None and not waiting:
@@ -70,6 +77,7 @@ def evaluate(
       step = checkpoints.read_global_step(path) if path else None
       if step not in (None, last_step):
         evaluate_checkpoint(path, step)
+        last_time = time.monotonic()
       # Where the run was removed, a new one may come to the same step.
       last_step = step
     except checkpoints.CheckpointError:
@@ -79,7 +87,14 @@ def evaluate(
       continue
     if run_once:
       return
-    time.sleep(eval_interval_secs)
+    pause = eval_interval_secs
+    if idle_timeout_secs:
+      left = last_time + idle_timeout_secs - time.monotonic()
+      if left <= 0:
+        log.info('No new checkpoint in %d seconds: ended', idle_timeout_secs)
+        return
+      pause = min(pause, left)
+    time.sleep(pause)
 
 
 def _say_none_is_there(checkpoint_dir, run_once):
@@ -134,7 +149,14 @@ def _load_split(run, dataset, data_dir, eval_data):
   return split
 
 
-def evaluate_once(path, split, batch_size, num_examples, use_fp16=False):
+def evaluate_once(
+  path,
+  split,
+  batch_size,
+  num_examples,
+  use_fp16=False,
+  use_raw_weights=False,
+):
   """Counts the examples for which the moving averages' first choice is right.
 
   Args:
@@ -143,6 +165,7 @@ def evaluate_once(path, split, batch_size, num_examples, use_fp16=False):
     batch_size: examples a batch.
     num_examples: evaluate the first of them, or all that there are.
     use_fp16: whether layers compute in float16.
+    use_raw_weights: whether to evaluate the weights themselves.
 
   Returns:
     How many are right, of how many, and a `tf.Summary` of the first batch.
@@ -159,7 +182,7 @@ def evaluate_once(path, split, batch_size, num_examples, use_fp16=False):
     summary_op = tf.summary.merge_all()
     correct = total = 0
     summary = tf.Summary()
-    with _open_session(path) as session:
+    with _open_session(path, use_raw_weights) as session:
       # The whole first batch is shown, whatever part of it is counted.
       hits, serialized = session.run([hits_op, summary_op])
       summary.ParseFromString(serialized)
@@ -178,13 +201,23 @@ def evaluate_once(path, split, batch_size, num_examples, use_fp16=False):
   return correct, total, summary
 
 
-def _open_session(path):
-  """Opens a session whose variables are a checkpoint's moving averages."""
-  averages = {
-    v.op.name + '/ExponentialMovingAverage': v for v in tf.trainable_variables()
-  }
+def _open_session(path, use_raw_weights):
+  """Opens a session whose variables are a checkpoint's moving averages.
+
+  Raises:
+    CheckpointError: there are none, or they do not fit.
+  """
+  suffix = '' if use_raw_weights else '/ExponentialMovingAverage'
+  variables = {v.op.name + suffix: v for v in tf.trainable_variables()}
+  if use_raw_weights:
+    log.info('Evaluating the weights themselves, not their moving averages')
+  elif not any(key.endswith(suffix) for key in checkpoints.keys(path)):
+    raise checkpoints.CheckpointError(
+      '%s holds no moving averages: --use_raw_weights evaluates the weights '
+      'themselves' % path
+    )
   scaffold = tf.train.Scaffold(
-    init_fn=lambda _, session: checkpoints.restore(session, path, averages)
+    init_fn=lambda _, session: checkpoints.restore(session, path, variables)
   )
   # Leaving this session takes the end of the input for an end, not an error.
   return tf.train.MonitoredSession(

@@ -2,8 +2,6 @@
 
 import datetime
 import math
-import signal
-import threading
 import time
 
 import tensorflow.compat.v1 as tf
@@ -127,37 +125,6 @@ class FiniteVariables(tf.train.CheckpointSaverListener):
     if not session.run(self._all_finite):
       what = 'at global step %d a variable' % global_step_value
       raise not_finite(what, self._train_dir)
-
-
-class StopAtSignalHook(tf.train.SessionRunHook):
-  """Ends training after the step during which SIGINT or SIGTERM came."""
-
-  _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-  def __init__(self):
-    self.signum = None
-
-  def __enter__(self):
-    # Only the main thread may handle signals; in a notebook's other threads
-    # they stay with whoever has them.
-    is_main = threading.current_thread() is threading.main_thread()
-    self._previous = {
-      signum: signal.signal(signum, self._handle)
-      for signum in self._SIGNALS
-      if is_main
-    }
-    return self
-
-  def __exit__(self, *_):
-    for signum, handler in self._previous.items():
-      signal.signal(signum, handler)
-
-  def _handle(self, signum, _):
-    self.signum = signum
-
-  def after_run(self, run_context, run_values):
-    if self.signum:
-      run_context.request_stop()
 
 
 class GraphWriterHook(tf.train.SessionRunHook):

@@ -19,6 +19,8 @@ from cifar10 import (
   cifar10_input,
   datasets,
   hooks,
+  locks,
+  watchdog,
 )
 
 TRAIN_DIR = '/tmp/cifar10_train'
@@ -97,8 +99,12 @@ def train(
   split = datasets.load(dataset, data_dir, 'train')
   if use_fp16 and not tf.config.list_physical_devices('GPU'):
     log.info('--use_fp16 is slower than float32 on a CPU')
-  run = _prepare_folder(train_dir, split, use_fp16, overwrite)
-  with tf.Graph().as_default():
+  checkpoints.make_folder('train_dir', train_dir)
+  with locks.exclusive(train_dir), tf.Graph().as_default():
+    run = _prepare_folder(train_dir, split, use_fp16, overwrite)
+    # Again, as another process may have trained until a moment ago.
+    if _is_finished(train_dir, max_steps):
+      return
     tf.set_random_seed(seed)
     loss, train_op = build_graph(
       split,
@@ -136,6 +142,7 @@ def train(
         tf.train.StopAtStepHook(last_step=max_steps),
         hooks.LoggerHook(loss, log_frequency, batch_size, num_gpus or 1),
       ],
+      files=split.files,
       save_summaries_steps=save_summaries_steps,
       log_device_placement=log_device_placement,
     )
@@ -153,7 +160,6 @@ def _prepare_folder(train_dir, split, use_fp16, overwrite):
     image_size=cifar10.IMAGE_SIZE,
     float_type=_float_type(use_fp16),
   )
-  checkpoints.make_folder('train_dir', train_dir)
   if overwrite:
     _remove_run(train_dir)
   checkpoints.check_same_run(
@@ -317,6 +323,7 @@ def run_session(
   *,
   scaffold,
   session_hooks,
+  files=(),
   save_summaries_steps=100,
   log_device_placement=False,
 ):
@@ -327,6 +334,7 @@ def run_session(
     train_dir: the folder of summaries.
     scaffold: `tf.train.Scaffold` that restores or initializes the variables.
     session_hooks: hooks of the session, which also say when to stop.
+    files: paths of the data, which must not change meanwhile.
     save_summaries_steps: steps between summaries.
     log_device_placement: whether to log which device each operation is on.
 
@@ -335,13 +343,13 @@ def run_session(
       operation failed.
     cifar10.Interrupted: SIGINT or SIGTERM came; the state is saved.
   """
-  stop = hooks.StopAtSignalHook()
+  watch = watchdog.Watchdog(files)
   try:
     with (
-      stop,
+      watch,
       tf.train.MonitoredTrainingSession(
         scaffold=scaffold,
-        hooks=[stop, *session_hooks],
+        hooks=[watch, *session_hooks],
         save_checkpoint_secs=None,
         save_summaries_steps=save_summaries_steps,
         log_step_count_steps=save_summaries_steps,
@@ -349,20 +357,47 @@ def run_session(
         config=cifar10.session_config(log_device_placement),
       ) as session,
     ):
-      while not session.should_stop():
-        session.run(train_op)
+      failed = _run_steps(session, train_op)
   except tf.errors.OpError as e:
-    # A histogram of what is not a number fails before any hook sees the loss.
-    if e.op is not None and e.op.type == 'HistogramSummary':
-      raise hooks.not_finite('what a summary shows', train_dir) from e
-    raise Error(
-      'training in %s failed: %s' % (train_dir, checkpoints.first_line(e))
-    ) from e
-  if stop.signum:
-    name = signal.Signals(stop.signum).name
-    raise Interrupted(
-      '%s: the run is saved in %s' % (name, train_dir), stop.signum
+    raise _error_of(e, train_dir) from e
+  if watch.fault:
+    raise datasets.DataError(
+      '%s: the run is saved in %s: mend the data and go on'
+      % (watch.fault, train_dir)
     )
+  if watch.signum:
+    name = signal.Signals(watch.signum).name
+    raise Interrupted(
+      '%s: the run is saved in %s' % (name, train_dir), watch.signum
+    )
+  if failed is not None:
+    raise _error_of(failed, train_dir) from failed
+
+
+def _run_steps(session, train_op):
+  """Runs steps until a hook says to stop; returns the error of one that fails.
+
+  Leaving the session without an error saves the state. It then raises the first
+  error of the input's threads, if that is why the step failed.
+  """
+  while not session.should_stop():
+    try:
+      session.run(train_op)
+    except tf.errors.OpError as e:
+      return e
+  return None
+
+
+def _error_of(failed, train_dir):
+  """Returns the error of ours, in one line, for one of TensorFlow's."""
+  # A histogram of what is not a number fails before any hook sees the loss.
+  if failed.op is not None and failed.op.type == 'HistogramSummary':
+    return hooks.not_finite('what a summary shows', train_dir)
+  path = checkpoints.newest(train_dir)
+  return Error(
+    'training in %s failed: %s: %s is what there is to go on from'
+    % (train_dir, checkpoints.first_line(failed), path or 'nothing')
+  )
 
 
 def _scaffold(train_dir, max_to_keep):

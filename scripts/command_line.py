@@ -217,6 +217,8 @@ def run(main, values, doc, unless_given=()):
   """
   _open_closed_streams()
   signal.signal(signal.SIGTERM, _raise_interrupted)
+  # A background job may have inherited that it is ignored.
+  signal.signal(signal.SIGINT, signal.default_int_handler)
   try:
     if any(re.match('--?undefok(=|$)', word) for word in sys.argv):
       raise UsageError('--undefok: no flag is ever ignored here')

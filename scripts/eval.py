@@ -35,6 +35,16 @@ command_line.define_positive(
   FLAGS, 'num_examples', 10000, 'evaluate the first of them, at most'
 )
 command_line.define_bool(FLAGS, 'run_once', 'evaluate once, then end')
+flags.DEFINE_integer(
+  'idle_timeout_secs',
+  0,
+  'end after so many seconds without a new checkpoint; 0: never',
+  0,
+  flag_values=FLAGS,
+)
+command_line.define_bool(
+  FLAGS, 'use_raw_weights', 'evaluate the weights, not their moving averages'
+)
 
 
 # What the run says, unless they are given.

@@ -46,6 +46,8 @@ FLAGS = {
     'eval_interval_secs': 300,
     'num_examples': 10000,
     'run_once': False,
+    'idle_timeout_secs': 0,
+    'use_raw_weights': False,
   },
   'prepare_data': {**DATA, 'action': 'download'},
 }

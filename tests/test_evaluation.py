@@ -127,6 +127,10 @@ def test_the_newest_checkpoint_once_for_each_step(
     """Stands for the clock: between two looks, time passes at once."""
 
     @staticmethod
+    def monotonic():
+      return sum(naps)
+
+    @staticmethod
     def sleep(seconds):
       naps.append(seconds)
       if len(naps) == 2:
@@ -145,6 +149,32 @@ def test_the_newest_checkpoint_once_for_each_step(
   assert naps == [7] * 6
   counts = capsys.readouterr().out.splitlines()[1::2]
   assert counts == ['11 of 20 correct, step 10', '1 of 20 correct, step 10']
+
+
+def test_it_ends_when_nothing_comes(evaluate, tmp_path, monkeypatch, caplog):
+  naps = []
+
+  class Time:
+    """Stands for the clock: a second checkpoint comes after ten seconds."""
+
+    @staticmethod
+    def monotonic():
+      return sum(naps)
+
+    @staticmethod
+    def sleep(seconds):
+      naps.append(seconds)
+      if sum(naps) == 10:
+        save_constant_network(tmp_path / 'run', 4, 11)
+
+  monkeypatch.setattr(evaluation, 'time', Time)
+  caplog.set_level('INFO')
+  save_constant_network(tmp_path / 'run', 4, 10)
+  with pytest.raises(ValueError):  # two results are printed, not one
+    evaluate(run_once=False, eval_interval_secs=5, idle_timeout_secs=12)
+  # Two looks to the second; from there two more, and what is left of twelve.
+  assert naps == [5, 5, 5, 5, 2]
+  assert 'No new checkpoint in 12 seconds' in caplog.text
 
 
 def test_a_checkpoint_that_is_removed_meanwhile_for_a_newer_one(
@@ -177,11 +207,11 @@ def test_without_a_checkpoint(evaluate, tmp_path):
 
 
 def test_without_moving_averages(evaluate, tmp_path):
-  save_constant_network(tmp_path / 'run', 4, 0, averages=False)
-  with pytest.raises(
-    checkpoints.CheckpointError, match='has no conv1/weights/Exponential'
-  ):
+  save_constant_network(tmp_path / 'run', 3, 0, averages=False)
+  with pytest.raises(checkpoints.CheckpointError, match='--use_raw_weights'):
     evaluate()
+  # The weights themselves answer class 4.
+  assert evaluate(use_raw_weights=True) == ('0.550', 11, 20, 0)
 
 
 def test_the_run_says_data_set_and_float_type(evaluate, tmp_path, data_dir):
