@@ -1,4 +1,4 @@
-"""What is printed while training, and how a signal ends it."""
+"""What is printed while training, and what is written before a checkpoint."""
 
 import re
 
