@@ -12,6 +12,9 @@ the package loads no TensorFlow; its modules, lowest first:
   cifar10_input  queues: reader, distortions, batches
   cifar10        the model: inference, loss, train
   checkpoints    what a run leaves on disk, and restoring it
+  locks          one trainer a folder
+  signals        SIGINT and SIGTERM, while TensorFlow is at work
+  watchdog       ends training on a signal, or when its files change
   hooks          what happens around each step
   training       towers and the training loop
   evaluation     the evaluator

@@ -10,6 +10,7 @@ import hashlib
 import http.client
 import logging
 import os
+import re
 import shutil
 import sys
 import tarfile
@@ -23,6 +24,7 @@ from cifar10 import Error
 
 _TIMEOUT_SECS = 60
 _BLOCK_BYTES = 1 << 20
+_PART = '.part'  # ends the names of temporary folders
 
 log = logging.getLogger(__name__)
 
@@ -51,28 +53,31 @@ def install(archive, data_dir, folder):
 
   Args:
     archive: the `Archive`.
-    data_dir: where to keep the archive and make the folder.
+    data_dir: where to keep the archive and make the folder, or a file: the
+      archive itself, beside which the folder is made.
     folder: name of the one folder that the archive holds.
 
   Raises:
     DataError: the archive cannot be had, or is not the published one.
   """
-  os.makedirs(data_dir, exist_ok=True)
-  path = os.path.join(data_dir, archive.filename)
+  path = data_dir
+  if not os.path.isfile(path):
+    os.makedirs(data_dir, exist_ok=True)
+    path = os.path.join(data_dir, archive.filename)
   if not os.path.exists(path):
     _fetch(archive, path)
   elif fault := _fault(archive, path):
     raise DataError(
-      '%s is not the published archive: %s; remove it and try again'
-      % (path, fault)
+      '%s is not the published archive %s: %s; remove it and try again'
+      % (path, archive.url, fault)
     )
-  _extract(path, data_dir, folder)
+  _extract(path, os.path.dirname(path), folder)
 
 
 def _fetch(archive, path):
   """Downloads to a temporary folder, and moves to `path` what is whole."""
   log.info('Downloading %s to %s', archive.url, path)
-  with _temporary_folder(path, '.part') as folder:
+  with _temporary_folder(path) as folder:
     part = os.path.join(folder, archive.filename)
     try:
       _copy_url(archive, part)
@@ -191,7 +196,7 @@ def staging_folder(data_dir, name):
         os.replace(os.path.join(staging, name), os.path.join(folder, name))
 
 
-def _temporary_folder(path, suffix=''):
+def _temporary_folder(path):
   """Returns a context: a folder beside `path`, removed with all it holds.
 
   No one else can look into it, but what is made in it has the usual modes, and
@@ -199,7 +204,21 @@ def _temporary_folder(path, suffix=''):
   """
   return tempfile.TemporaryDirectory(
     prefix=os.path.basename(path) + '.',
-    suffix=suffix,
+    suffix=_PART,
     dir=os.path.dirname(path),
     ignore_cleanup_errors=True,
   )
+
+
+def remove_leftovers(data_dir, *names):
+  """Removes the temporary folders of processes that were killed.
+
+  Args:
+    data_dir: where to look, while no other process fills it.
+    *names: what was to be made there.
+  """
+  for entry in os.listdir(data_dir):
+    prefix = entry[: -len('.12345678' + _PART)]
+    if prefix in names and re.fullmatch(r'\.\w{8}\.part', entry[len(prefix) :]):
+      log.info('Removing %s of a process that was killed', entry)
+      shutil.rmtree(os.path.join(data_dir, entry), ignore_errors=True)

@@ -5,8 +5,10 @@ moving average of a variable has its name and `/ExponentialMovingAverage`.
 """
 
 import dataclasses
+import functools
 import glob
 import json
+import logging
 import os
 import re
 
@@ -16,8 +18,24 @@ import tensorflow.compat.v1 as tf
 import cifar10
 
 _RUN_FILE = 'run.json'
-# What TensorFlow's reader raises for files that are broken, cut or gone.
-_READ_ERRORS = (tf.errors.OpError, ValueError, RuntimeError, LookupError)
+# What TensorFlow's reader raises for files that are broken, cut or gone; memory
+# runs out where a broken file says that a tensor is huge.
+_READ_ERRORS = (
+  tf.errors.OpError,
+  ValueError,
+  RuntimeError,
+  LookupError,
+  MemoryError,
+)
+
+# The keys of every checkpoint of this network, the original program's included.
+_WEIGHTS = {
+  '%s/%s' % (layer, kind)
+  for layer in ('conv1', 'conv2', 'local3', 'local4', 'softmax_linear')
+  for kind in ('weights', 'biases')
+}
+
+log = logging.getLogger(__name__)
 
 
 class CheckpointError(cifar10.Error):
@@ -97,6 +115,29 @@ def _shown(value):
   return ' '.join(value) if isinstance(value, tuple) else value
 
 
+def is_run(directory):
+  """Returns whether a folder holds a run of this program or of the original.
+
+  Raises:
+    CheckpointError: it holds checkpoints of something else, which a run in it
+      would spoil.
+  """
+  if read_run(directory) is not None:
+    return True
+  path = newest(directory)
+  if path is None:
+    index = os.path.join(directory, 'checkpoint')
+    path = index if os.path.lexists(index) else None
+  elif _WEIGHTS.issubset(keys(path)):
+    return True
+  if path is not None:
+    raise CheckpointError(
+      '%s is not of a run of this network: nothing was changed, name another '
+      'folder than %s' % (path, directory)
+    )
+  return False
+
+
 def make_folder(flag, directory):
   """Makes the folder that a flag names, unless it is there.
 
@@ -124,29 +165,97 @@ def listed(directory):
     state = tf.train.get_checkpoint_state(directory)
   except _READ_ERRORS:  # empty or cut
     state = None
-  paths = state.all_model_checkpoint_paths if state else []
+  # By name only: absolute paths are those of a folder that was moved, or of
+  # another run, of which this is a copy.
+  names = map(
+    os.path.basename, state.all_model_checkpoint_paths if state else ()
+  )
+  paths = [os.path.join(directory, name) for name in names]
   return [path for path in paths if _exists(path)]
 
 
 def newest(directory):
-  """Returns the path prefix of the newest checkpoint; None if there is none.
+  """Returns the path prefix of the newest whole checkpoint; None if none.
 
-  Where the index is broken, or all that it names is gone, the files say.
+  Of newer ones that are not whole it says, once, that they are left out.
+
+  Raises:
+    CheckpointError: there are some, and none of them is whole.
+  """
+  while True:
+    faults = []
+    for path in reversed(_candidates(directory)):
+      fault = _fault(path)
+      if fault is None:
+        for line in faults:
+          _say_once('%s: left out, %s is the newest that is whole', line, path)
+        return path
+      if not _exists(path):
+        break  # a trainer has just removed it, for a newer one
+      faults.append(fault)
+    else:
+      if faults:
+        raise CheckpointError(
+          '%s: no checkpoint in %s is whole: put one back, or remove them to '
+          'start afresh' % (faults[0], directory)
+        )
+      return None
+
+
+@functools.lru_cache(maxsize=1000)
+def _say_once(line, *args):
+  log.info(line, *args)
+
+
+def _fault(path):
+  """Returns why not all of a checkpoint can be read, or None."""
+  try:
+    reader = _open(path)
+    for key in reader.get_variable_to_shape_map():
+      _read(reader, path, key)
+  except CheckpointError as e:
+    return str(e)
+  return None
+
+
+def _candidates(directory):
+  """Returns the path prefixes of all that may be the newest, oldest first.
+
+  The index is written last, so its saver may have been killed before: after
+  those that it names come those of later steps that are newer than the index.
+  Where it is broken, or all that it names is gone, all that are there count.
   """
   paths = listed(directory)
+  pattern = os.path.join(glob.escape(directory), 'model.ckpt-*.index')
+  saved = [path.removesuffix('.index') for path in glob.glob(pattern)]
+  saved = {_step_of(path): path for path in saved if _exists(path)}
+  saved.pop(None, None)  # of another name
   if paths:
-    return paths[-1]
-  found = {}
-  for path in glob.glob(os.path.join(glob.escape(directory), '*.index')):
-    match = re.fullmatch(r'model\.ckpt-(\d+)\.index', os.path.basename(path))
-    if match:
-      found[int(match.group(1))] = path.removesuffix('.index')
-  return found[max(found)] if found else None
+    last = _step_of(paths[-1])
+    index = os.path.join(directory, 'checkpoint')
+    saved = {
+      step: path
+      for step, path in saved.items()
+      if last is not None and step > last and _is_newer(path + '.index', index)
+    }
+  return paths + [saved[step] for step in sorted(saved)]
+
+
+def _step_of(path):
+  match = re.fullmatch(r'model\.ckpt-(\d+)', os.path.basename(path))
+  return int(match.group(1)) if match else None
+
+
+def _is_newer(path, other):
+  try:
+    return os.stat(path).st_mtime_ns > os.stat(other).st_mtime_ns
+  except FileNotFoundError:  # removed a moment ago
+    return False
 
 
 def _exists(path):
   # The original program's first versions wrote one file, without an index.
-  return os.path.exists(path + '.index') or os.path.exists(path)
+  return os.path.isfile(path + '.index') or os.path.isfile(path)
 
 
 def read_global_step(path):
@@ -155,8 +264,14 @@ def read_global_step(path):
   Raises:
     CheckpointError: `path` is no checkpoint, or counts no steps.
   """
-  # The original multi-GPU program kept it as a float.
-  return int(_read(_open(path), path, tf.GraphKeys.GLOBAL_STEP))
+  value = _read(_open(path), path, tf.GraphKeys.GLOBAL_STEP)
+  try:
+    return int(value)  # the original multi-GPU program kept it as a float
+  except (TypeError, ValueError, OverflowError) as e:
+    raise CheckpointError(
+      '%s: global_step counts no steps: it is not a checkpoint of this network'
+      % path
+    ) from e
 
 
 def keys(path):

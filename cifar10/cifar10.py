@@ -37,6 +37,9 @@ NUM_EPOCHS_PER_DECAY = 350.0  # epochs after which the learning rate drops
 LEARNING_RATE_DECAY_FACTOR = 0.1
 INITIAL_LEARNING_RATE = 0.1
 
+# The collection in which `train` puts the learning rate of the step.
+LEARNING_RATE = 'learning_rate'
+
 # Towers are name scopes `tower_0`, `tower_1`, …; no tag or variable has them.
 TOWER_NAME = 'tower'
 
@@ -324,7 +327,10 @@ def train(
   """Builds one step of training.
 
   In this order: the moving averages of the losses, the gradients, the update of
-  variables and global step, the moving averages of the variables.
+  variables and global step, the moving averages of the variables. A loss or a
+  gradient that is infinite or no number fails the step
+  (`tf.errors.InvalidArgumentError`, which names it) before the global step is
+  counted.
 
   Args:
     total_loss: float32 [], from `loss`.
@@ -346,10 +352,15 @@ def train(
       learning_rate, global_step, batch_size, num_examples
     )
     loss_averages_op = _add_loss_summaries(total_loss, losses)
-    with tf.control_dependencies([loss_averages_op]):
+    finite_loss = tf.debugging.check_numerics(total_loss, 'total_loss')
+    with tf.control_dependencies([loss_averages_op, finite_loss]):
       optimizer = tf.train.GradientDescentOptimizer(rate)
       if gradients is None:
         gradients = optimizer.compute_gradients(total_loss)
+      gradients = [
+        (tf.debugging.check_numerics(g, 'the gradient of ' + v.op.name), v)
+        for g, v in gradients
+      ]
       apply_op = optimizer.apply_gradients(gradients, global_step)
     for gradient, variable in gradients:
       summaries.histogram(variable.op.name, variable)
@@ -372,6 +383,7 @@ def _decayed_learning_rate(initial_rate, global_step, batch_size, num_examples):
     staircase=True,
   )
   summaries.scalar('learning_rate', rate)
+  tf.add_to_collection(LEARNING_RATE, rate)
   return rate
 
 

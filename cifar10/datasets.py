@@ -6,14 +6,14 @@ draws what is not there yet. Nothing here needs TensorFlow.
 """
 
 import dataclasses
-import glob
+import fnmatch
 import logging
 import os
 import re
 
 import numpy as np
 
-from cifar10 import UsageError, archives, sample
+from cifar10 import UsageError, archives, locks, sample
 from cifar10.archives import Archive, DataError
 
 HEIGHT = WIDTH = 32
@@ -205,6 +205,8 @@ def prepare(spec, data_dir, fetch=True):
     DataError: the archive cannot be had, or is not the published one.
     cifar10.UsageError: there are no files, and nowhere to get them from.
   """
+  if os.path.exists(data_dir) and not os.path.isdir(data_dir):
+    return _prepare_from_file(spec, data_dir)
   folder = os.path.join(data_dir, spec.folder)
   if _matches(folder, '*.bin'):
     return folder
@@ -213,23 +215,75 @@ def prepare(spec, data_dir, fetch=True):
   if _matches(data_dir, spec.train_files) or _matches(data_dir, spec.eval_file):
     _check_folder_name(spec, data_dir)
     return data_dir
-  if os.path.exists(data_dir) and not os.path.isdir(data_dir):
-    raise UsageError('--data_dir=%s: not a folder' % data_dir)
+  _check_version(spec, data_dir, folder)
   own_name = os.path.basename(os.path.abspath(data_dir)) == spec.folder
   if not fetch or own_name:
     raise DataError(
       '%s holds no .bin file of the data set %s' % (data_dir, spec.name)
     )
-  if spec.drawn:
-    draw(spec, data_dir)
-  elif spec.archive:
-    archives.install(spec.archive, data_dir, spec.folder)
-  else:
+  if not (spec.drawn or spec.archive):
     raise UsageError(
       '--dataset=%s: there is no such data set: no .bin file in %s (known '
       'without files: %s)' % (spec.name, folder, ', '.join(SPECS))
     )
+  _fill(spec, data_dir, folder)
   return folder
+
+
+def _prepare_from_file(spec, path):
+  """Returns the folder of the .bin files, for a DATA_DIR that is an archive."""
+  archive = spec.archive
+  if archive is None or os.path.getsize(path) != archive.num_bytes:
+    what = 'not a folder'
+    if archive:
+      what += ', nor the %d bytes of %s' % (archive.num_bytes, archive.url)
+    raise UsageError('--data_dir=%s: %s' % (path, what))
+  folder = os.path.join(os.path.dirname(path) or '.', spec.folder)
+  if not _matches(folder, '*.bin'):
+    _fill(spec, path, folder)
+  return folder
+
+
+def _fill(spec, source, folder):
+  """Fetches or draws a data set, one process at a time."""
+  data_dir = os.path.dirname(folder)
+  try:
+    os.makedirs(data_dir, exist_ok=True)
+    with locks.exclusive(data_dir, spec.folder + '.lock', True) as locked:
+      if _matches(folder, '*.bin'):
+        return  # another process has just done it
+      if locked:
+        names = [spec.archive.filename] if spec.archive else []
+        archives.remove_leftovers(data_dir, spec.folder, *names)
+      if spec.drawn:
+        draw(spec, data_dir)
+      else:
+        archives.install(spec.archive, source, spec.folder)
+  except OSError as e:
+    raise DataError(
+      'the data set %s is not there, and cannot be put into %s: %s: name a '
+      '--data_dir that can be written to' % (spec.name, folder, e.strerror)
+    ) from e
+
+
+def _check_version(spec, *folders):
+  """Raises `DataError` where files are of another version than the binary."""
+  for folder in folders:
+    for name in spec.required_files:
+      path = os.path.join(folder, os.path.splitext(name)[0])
+      for suffix, version in (('', 'Python'), ('.mat', 'MATLAB')):
+        if os.path.isfile(path + suffix):
+          raise DataError(
+            '%s is of the %s version%s'
+            % (path + suffix, version, _wanted(spec))
+          )
+
+
+def _wanted(spec):
+  """Returns which archive holds the files that are wanted, if one does."""
+  if not spec.archive:
+    return ''
+  return ': the binary version is wanted, %s' % spec.archive.url
 
 
 def _check_folder_name(spec, folder):
@@ -244,7 +298,18 @@ def _check_folder_name(spec, folder):
 
 
 def _matches(folder, pattern):
-  return glob.glob(os.path.join(glob.escape(folder), pattern))
+  """Returns the paths of the files in a folder whose names match a pattern."""
+  try:
+    names = os.listdir(folder or '.')
+  except (FileNotFoundError, NotADirectoryError):
+    return []
+  except OSError as e:
+    raise DataError('%s cannot be read: %s' % (folder, e.strerror)) from e
+  return [
+    os.path.join(folder, name)
+    for name in fnmatch.filter(names, pattern)
+    if not name.startswith('.')  # as some systems keep beside a file
+  ]
 
 
 def _split_files(spec, folder, split):
@@ -260,8 +325,12 @@ def _split_files(spec, folder, split):
   for path in files if split == 'test' else required:
     if not os.path.exists(path):
       raise DataError(
-        '%s is missing, other .bin files are there: put it back%s'
-        % (path, _OR_REMAKE if spec.archive or spec.drawn else '')
+        '%s is missing, other .bin files are there: put it back%s%s'
+        % (
+          path,
+          _OR_REMAKE if spec.archive or spec.drawn else '',
+          _wanted(spec),
+        )
       )
   if not files:
     raise DataError('%s holds no %s to train on' % (folder, spec.train_files))
@@ -293,23 +362,38 @@ def _read_class_names(spec, folder):
 def _check_file(spec, path, num_classes):
   """Returns how many records a .bin file holds, after checking every label."""
   if not os.path.isfile(path):
-    raise DataError('%s is not a file: put the records there' % path)
+    raise DataError(
+      '%s is not a file: put the records there%s' % (path, _wanted(spec))
+    )
   num_bytes = os.path.getsize(path)
   num_records, rest = divmod(num_bytes, spec.record_bytes)
   if rest or not num_records:
     raise DataError(
-      '%s has %d bytes: not a whole number of %s records of %d bytes each'
-      % (path, num_bytes, spec.name, spec.record_bytes)
+      '%s has %d bytes: not a whole number of %s records of %d bytes each%s'
+      % (path, num_bytes, spec.name, spec.record_bytes, _wanted(spec))
     )
-  records = np.memmap(
-    path, np.uint8, 'r', shape=(num_records, spec.record_bytes)
-  )
+  try:
+    records = np.memmap(
+      path, np.uint8, 'r', shape=(num_records, spec.record_bytes)
+    )
+  except OSError as e:
+    raise DataError(
+      '%s of %d bytes cannot be read: %s%s'
+      % (path, num_bytes, e.strerror, _wanted(spec))
+    ) from e
   labels = np.array(records[:, spec.label_index])
   wrong = np.flatnonzero(labels >= num_classes)
   if wrong.size:
+    first = labels.min() == 1 and labels.max() == num_classes
     raise DataError(
-      '%s: record %d has label %d, labels go from 0 to %d'
-      % (path, wrong[0], labels[wrong[0]], num_classes - 1)
+      '%s: record %d has label %d, labels go from 0 to %d%s'
+      % (
+        path,
+        wrong[0],
+        labels[wrong[0]],
+        num_classes - 1,
+        ': here they seem to begin at 1, subtract that' if first else '',
+      )
     )
   return num_records
 

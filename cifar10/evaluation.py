@@ -11,7 +11,14 @@ import time
 
 import tensorflow.compat.v1 as tf
 
-from cifar10 import Error, checkpoints, cifar10, cifar10_input, datasets
+from cifar10 import (
+  Error,
+  checkpoints,
+  cifar10,
+  cifar10_input,
+  datasets,
+  signals,
+)
 
 EVAL_DIR = '/tmp/cifar10_eval'
 
@@ -176,13 +183,15 @@ def evaluate_once(
   """
   num_examples = min(num_examples, split.num_examples)
   with tf.Graph().as_default():
-    images, labels = cifar10_input.eval_batches(split, batch_size)
-    logits = cifar10.inference(images, split.num_classes, use_fp16)
-    hits_op = tf.nn.in_top_k(predictions=logits, targets=labels, k=1)
-    summary_op = tf.summary.merge_all()
+    with signals.deferred():
+      images, labels = cifar10_input.eval_batches(split, batch_size)
+      logits = cifar10.inference(images, split.num_classes, use_fp16)
+      hits_op = tf.nn.in_top_k(predictions=logits, targets=labels, k=1)
+      summary_op = tf.summary.merge_all()
+      session = _open_session(path, use_raw_weights)
     correct = total = 0
     summary = tf.Summary()
-    with _open_session(path, use_raw_weights) as session:
+    with session:
       # The whole first batch is shown, whatever part of it is counted.
       hits, serialized = session.run([hits_op, summary_op])
       summary.ParseFromString(serialized)

@@ -1,12 +1,12 @@
 """Session hooks: what happens around each step of training."""
 
 import datetime
-import math
+import os
 import time
 
 import tensorflow.compat.v1 as tf
 
-from cifar10 import Error, checkpoints
+from cifar10 import Error, checkpoints, cifar10
 
 
 class LoggerHook(tf.train.SessionRunHook):
@@ -79,52 +79,60 @@ class LoggerHook(tf.train.SessionRunHook):
     )
 
 
-def not_finite(what, train_dir):
-  """Returns the error that ends a run which has diverged."""
+def diverged(what, step, rate, train_dir):
+  """Returns the error that ends a run in which something is not finite.
+
+  Args:
+    what: what is infinite or no number.
+    step: the step at which it was.
+    rate: the learning rate of that step.
+    train_dir: the folder of the checkpoints, all of them finite.
+  """
+  kept = map(os.path.basename, checkpoints.listed(train_dir))
   return Error(
-    '%s is not finite, the run has diverged: start afresh with a lower '
-    '--learning_rate, or remove the newest checkpoints in %s and go on'
-    % (what, train_dir)
+    'step %d: %s is not finite, at the learning rate %g: the newest of the '
+    'checkpoints in %s (%s) may have diverged already: remove those and go on '
+    'with a lower --learning_rate, or start afresh with --overwrite'
+    % (step, what, rate, train_dir, ', '.join(kept) or 'none')
   )
-
-
-class FiniteLossHook(tf.train.SessionRunHook):
-  """Ends training at the first step whose loss is infinite or no number."""
-
-  def __init__(self, loss, train_dir):
-    self._loss = loss
-    self._train_dir = train_dir
-
-  def before_run(self, run_context):
-    return tf.train.SessionRunArgs(self._loss)
-
-  def after_run(self, run_context, run_values):
-    if not math.isfinite(run_values.results):
-      raise not_finite('the loss', self._train_dir)
 
 
 class FiniteVariables(tf.train.CheckpointSaverListener):
   """Refuses to save variables that are infinite or no number.
 
-  The loss of a step is that before its update, so it cannot tell.
+  A step checks its loss and gradients, but not what it makes of the variables.
   """
 
   def __init__(self, train_dir):
     self._train_dir = train_dir
 
   def begin(self):
-    self._all_finite = tf.reduce_all(
-      [
-        tf.reduce_all(tf.is_finite(v))
-        for v in tf.global_variables()
-        if v.dtype.is_floating
-      ]
-    )
+    self._checked = [
+      tf.debugging.check_numerics(v, v.op.name)
+      for v in tf.global_variables()
+      if v.dtype.is_floating
+    ]
+    (self._rate,) = tf.get_collection(cifar10.LEARNING_RATE)
 
   def before_save(self, session, global_step_value):
-    if not session.run(self._all_finite):
-      what = 'at global step %d a variable' % global_step_value
-      raise not_finite(what, self._train_dir)
+    try:
+      session.run([value.op for value in self._checked])
+    except tf.errors.InvalidArgumentError as e:
+      raise diverged(
+        what_is_not_finite(e),
+        global_step_value,
+        session.run(self._rate),
+        self._train_dir,
+      ) from e
+
+
+def what_is_not_finite(error):
+  """Returns what a failed check says is not finite; None for other errors."""
+  type_ = error.op.type if error.op is not None else None
+  if type_ == 'CheckNumerics':
+    return checkpoints.first_line(error).split(' : ')[0]
+  # A histogram of what is not a number fails before the loss is checked.
+  return 'what a summary shows' if type_ == 'HistogramSummary' else None
 
 
 class GraphWriterHook(tf.train.SessionRunHook):
@@ -158,6 +166,8 @@ class RunWriter(tf.train.CheckpointSaverListener):
     self._written = False
 
   def before_save(self, session, global_step_value):
-    if not self._written:
+    # A folder that was moved away is made anew for what is to be saved.
+    if not self._written or not os.path.isdir(self._train_dir):
+      os.makedirs(self._train_dir, exist_ok=True)
       checkpoints.write_run(self._train_dir, self._run)
       self._written = True

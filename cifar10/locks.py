@@ -1,4 +1,4 @@
-"""A lock on the folder of a run: two programs never train in it at once."""
+"""Locks on folders: no two processes train in one, or fill it with data."""
 
 import contextlib
 import fcntl
@@ -13,50 +13,87 @@ log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def exclusive(directory):
-  """Holds the lock of a folder within; the file of it is gone afterwards.
+def exclusive(directory, name=LOCK_FILE, wait=False):
+  """Holds a lock within a block; its file is gone afterwards.
 
   The kernel keeps the lock, not the file: what a killed process leaves behind
   blocks nobody.
 
   Args:
-    directory: the folder, which is there.
+    directory: the folder of the lock's file, which is there.
+    name: the name of that file.
+    wait: whether to wait for a process that holds it.
+
+  Yields:
+    Whether it is held: some file systems have no locks.
 
   Raises:
-    cifar10.Error: another process holds it; the message names that process.
+    cifar10.Error: another process holds it; the message names that process. Or
+      the file cannot be written.
   """
-  path = os.path.join(directory, LOCK_FILE)
-  with _open_locked(path) as file:
-    file.truncate(0)
-    file.write('%d\n' % os.getpid())
-    file.flush()
+  path = os.path.join(directory, name)
+  file, locked = _open_locked(path, wait)
+  with file:
     try:
-      yield
+      _write_holder(file)
+      yield locked
     finally:
-      # While the lock is held, so nobody else has written to this file.
-      with contextlib.suppress(FileNotFoundError):
+      # While the lock is held, so nobody else has written to this file. Another
+      # folder may be in the place of ours, with the lock of another process.
+      if _is_file_at(file, path):
         os.remove(path)
 
 
-def _open_locked(path):
+def _write_holder(file):
+  try:
+    file.truncate(0)
+    file.write('%d\n' % os.getpid())
+    file.flush()
+  except OSError as e:
+    raise Error(
+      '%s cannot be written: %s: free some space, or name another folder'
+      % (file.name, e.strerror)
+    ) from e
+
+
+def _is_file_at(file, path):
+  with contextlib.suppress(FileNotFoundError):
+    return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+  return False
+
+
+def _open_locked(path, wait):
   """Opens and locks the file that is at `path` once it is locked."""
   while True:
     file = open(path, 'a+', encoding='utf-8')  # noqa: SIM115
     try:
-      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      _lock(file, wait)
     except BlockingIOError as e:
-      with file:
-        file.seek(0)
-        holder = file.read().strip() or 'another one'
+      holder = _read_holder(file)
+      file.close()
       raise Error(
         '%s: process %s trains in this folder: end it, or name another '
         '--train_dir' % (os.path.dirname(path), holder)
       ) from e
     except OSError as e:
-      log.info('%s cannot be locked (%s): see that no two train', path, e)
-      return file
+      log.info('%s cannot be locked (%s): see that no two use it', path, e)
+      return file, False
     # Its last holder may have removed it between our opening and locking.
-    with contextlib.suppress(FileNotFoundError):
-      if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
-        return file
+    if _is_file_at(file, path):
+      return file, True
     file.close()
+
+
+def _lock(file, wait):
+  try:
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+  except BlockingIOError:
+    if not wait:
+      raise
+    log.info('Waiting for process %s: %s', _read_holder(file), file.name)
+    fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def _read_holder(file):
+  file.seek(0)
+  return file.read().strip() or 'another one'

@@ -20,12 +20,20 @@ from cifar10 import (
   datasets,
   hooks,
   locks,
+  signals,
   watchdog,
 )
 
 TRAIN_DIR = '/tmp/cifar10_train'
 MAX_STEPS = 100000
 
+# What a process that was killed while it wrote leaves in a run's folder.
+_HALF_WRITTEN = (
+  'checkpoint.tmp*',
+  'graph.pbtxt.tmp*',
+  'model.ckpt-*.tempstate*',
+  'run.json.*.part',
+)
 # What a run of ours writes into its folder, and `overwrite` removes from it.
 _RUN_FILES = (
   'checkpoint',
@@ -33,6 +41,7 @@ _RUN_FILES = (
   'graph.pbtxt',
   'model.ckpt-*',
   'run.json',
+  *_HALF_WRITTEN,
 )
 
 log = logging.getLogger(__name__)
@@ -90,6 +99,8 @@ def train(
     raise UsageError(
       '--seed repeats a run with --num_preprocess_threads=1 only'
     )
+  # Here as well, as this must not wait for data to be fetched.
+  checkpoints.is_run(train_dir)
   if not overwrite:
     checkpoints.check_same_run(
       train_dir, dataset=dataset, float_type=_float_type(use_fp16)
@@ -105,17 +116,18 @@ def train(
     # Again, as another process may have trained until a moment ago.
     if _is_finished(train_dir, max_steps):
       return
-    tf.set_random_seed(seed)
-    loss, train_op = build_graph(
-      split,
-      batch_size=batch_size,
-      learning_rate=learning_rate,
-      min_queue_fraction=min_queue_fraction,
-      num_preprocess_threads=num_preprocess_threads,
-      use_fp16=use_fp16,
-      devices=tower_devices(num_gpus),
-    )
-    scaffold = _scaffold(train_dir, max_to_keep)
+    with signals.deferred():
+      tf.set_random_seed(seed)
+      loss, train_op = build_graph(
+        split,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        min_queue_fraction=min_queue_fraction,
+        num_preprocess_threads=num_preprocess_threads,
+        use_fp16=use_fp16,
+        devices=tower_devices(num_gpus),
+      )
+      scaffold = _scaffold(train_dir, max_to_keep)
     print(
       'Filling queue with %d CIFAR images before starting to train.'
       % cifar10_input.min_queue_examples(split, min_queue_fraction),
@@ -126,8 +138,6 @@ def train(
       train_dir,
       scaffold=scaffold,
       session_hooks=[
-        # Before the saver, which must not save what the loss gives away.
-        hooks.FiniteLossHook(loss, train_dir),
         tf.train.CheckpointSaverHook(
           train_dir,
           save_secs=None if save_checkpoint_steps else save_checkpoint_secs,
@@ -160,8 +170,8 @@ def _prepare_folder(train_dir, split, use_fp16, overwrite):
     image_size=cifar10.IMAGE_SIZE,
     float_type=_float_type(use_fp16),
   )
-  if overwrite:
-    _remove_run(train_dir)
+  if checkpoints.is_run(train_dir):
+    _remove(train_dir, _RUN_FILES if overwrite else _HALF_WRITTEN)
   checkpoints.check_same_run(
     train_dir, class_names=run.class_names, image_size=run.image_size
   )
@@ -182,11 +192,11 @@ def _is_finished(train_dir, max_steps):
   return step >= max_steps
 
 
-def _remove_run(train_dir):
-  """Removes the files that a run of ours writes, and no others."""
+def _remove(train_dir, patterns):
+  """Removes files of a run of ours, and no others."""
   # A writer of an earlier run in this process would go on in a removed file.
   tf.summary.FileWriterCache.clear()
-  for pattern in _RUN_FILES:
+  for pattern in patterns:
     for path in glob.glob(os.path.join(glob.escape(train_dir), pattern)):
       os.remove(path)
 
@@ -343,7 +353,7 @@ def run_session(
       operation failed.
     cifar10.Interrupted: SIGINT or SIGTERM came; the state is saved.
   """
-  watch = watchdog.Watchdog(files)
+  watch = watchdog.Watchdog(files, train_dir)
   try:
     with (
       watch,
@@ -357,12 +367,12 @@ def run_session(
         config=cifar10.session_config(log_device_placement),
       ) as session,
     ):
-      failed = _run_steps(session, train_op)
-  except tf.errors.OpError as e:
-    raise _error_of(e, train_dir) from e
+      failed = _run_steps(session, train_op, train_dir)
+  except (tf.errors.OpError, OSError) as e:
+    raise _error_of(watch.fault or checkpoints.first_line(e), train_dir) from e
   if watch.fault:
-    raise datasets.DataError(
-      '%s: the run is saved in %s: mend the data and go on'
+    raise Error(
+      '%s: the run is saved in %s: mend that and go on'
       % (watch.fault, train_dir)
     )
   if watch.signum:
@@ -371,32 +381,43 @@ def run_session(
       '%s: the run is saved in %s' % (name, train_dir), watch.signum
     )
   if failed is not None:
-    raise _error_of(failed, train_dir) from failed
+    raise _error_of(checkpoints.first_line(failed), train_dir) from failed
 
 
-def _run_steps(session, train_op):
+def _run_steps(session, train_op, train_dir):
   """Runs steps until a hook says to stop; returns the error of one that fails.
 
   Leaving the session without an error saves the state. It then raises the first
   error of the input's threads, if that is why the step failed.
+
+  Raises:
+    cifar10.Error: something is not finite; nothing is to be saved.
   """
+  now = [tf.train.get_global_step(), *tf.get_collection(cifar10.LEARNING_RATE)]
+
+  def look(step_context):
+    return step_context.session.run(now)
+
+  step, _ = session.run_step_fn(look)
   while not session.should_stop():
     try:
       session.run(train_op)
+      step += 1
     except tf.errors.OpError as e:
-      return e
+      what = hooks.what_is_not_finite(e)
+      if what is None:
+        return e
+      _, rate = session.run_step_fn(look)
+      raise hooks.diverged(what, step, rate, train_dir) from e
   return None
 
 
-def _error_of(failed, train_dir):
-  """Returns the error of ours, in one line, for one of TensorFlow's."""
-  # A histogram of what is not a number fails before any hook sees the loss.
-  if failed.op is not None and failed.op.type == 'HistogramSummary':
-    return hooks.not_finite('what a summary shows', train_dir)
-  path = checkpoints.newest(train_dir)
+def _error_of(reason, train_dir):
+  """Returns the error that ends training, which says what is left of it."""
+  paths = checkpoints.listed(train_dir)
   return Error(
-    'training in %s failed: %s: %s is what there is to go on from'
-    % (train_dir, checkpoints.first_line(failed), path or 'nothing')
+    'training in %s failed: %s: mend that, and it goes on from %s'
+    % (train_dir, reason, paths[-1] if paths else 'the start')
   )
 
 
@@ -419,6 +440,9 @@ def _scaffold(train_dir, max_to_keep):
     checkpoints.restore(session, path, variables, optional)
     # Earlier checkpoints count for max_to_keep, which may be lower than it was.
     paths = checkpoints.listed(train_dir)
+    # Newer ones that are not whole do not count, nor are they removed.
+    paths = paths[: paths.index(path)] if path in paths else paths
+    paths.append(path)
     for old in paths[:-max_to_keep]:
       tf.train.remove_checkpoint(old)
     saver.recover_last_checkpoints(paths[-max_to_keep:])

@@ -1,22 +1,23 @@
-"""Ends training when a signal comes or a data file changes, while it waits too.
+"""Ends training on a signal or when its files change, while a step waits too.
 
 Python runs no signal handler while a step is inside TensorFlow, and a step may
 wait there for ever for input that does not come: TensorFlow's reader is silent
-about files that have become empty. So a thread looks at both. What it finds
-ends training after the current step; a step that goes on waiting is ended by
-the coordinator, which has the input queues closed.
+about files that have become empty, and its saver about a folder that is gone.
+So a thread looks out for all of it. What it finds ends training after the
+current step; a step that goes on waiting is ended by the coordinator, which has
+the input queues closed.
 """
 
 import os
 import select
 import signal
-import sys
 import threading
 import time
 
 import tensorflow.compat.v1 as tf
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+from cifar10 import signals
+
 # Seconds between looks at the files, and those that a step may take after a
 # signal. The contract gives ten from a signal to the end, a save included.
 _INTERVAL_SECS = 1.0
@@ -28,18 +29,20 @@ class Watchdog(tf.train.SessionRunHook):
 
   Attributes:
     signum: the signal that came, or None.
-    fault: what is wrong with a file, or None.
+    fault: what is wrong with a file or folder, or None.
   """
 
-  def __init__(self, files=()):
+  def __init__(self, files=(), folder='.'):
     """Makes the hook.
 
     Args:
       files: paths of files that stay as long as they are.
+      folder: path of a folder that stays where it is.
     """
     self.signum = None
     self.fault = None
     self._sizes = {path: os.stat(path).st_size for path in files}
+    self._folder = (folder, os.stat(folder))
     self._coordinator = None
 
   def __enter__(self):
@@ -49,7 +52,9 @@ class Watchdog(tf.train.SessionRunHook):
     # they stay with whoever has them.
     self._previous = {}
     if threading.current_thread() is threading.main_thread():
-      self._previous = {s: signal.signal(s, self._handle) for s in _SIGNALS}
+      self._previous = {
+        s: signal.signal(s, self._handle) for s in signals.SIGNALS
+      }
       self._previous_fd = signal.set_wakeup_fd(
         self._writing, warn_on_full_buffer=False
       )
@@ -85,9 +90,9 @@ class Watchdog(tf.train.SessionRunHook):
         numbers = os.read(self._reading, 16)
         if not numbers:
           return
-        for signum in filter(_SIGNALS.__contains__, numbers):
+        for signum in filter(signals.SIGNALS.__contains__, numbers):
           if deadline:
-            _end_at_once(signum)
+            signals.end_at_once(signum)
           self.signum = self.signum or signum
           deadline = time.monotonic() + _GRACE_SECS
       self.fault = self.fault or self._find_fault()
@@ -96,19 +101,21 @@ class Watchdog(tf.train.SessionRunHook):
         self._coordinator.request_stop()
 
   def _find_fault(self):
+    folder, status = self._folder
+    try:
+      if not os.path.samestat(os.stat(folder), status):
+        return '%s was replaced during training' % folder
+    except FileNotFoundError:
+      return '%s was moved or removed during training' % folder
+    except OSError:  # a network's file system may come back
+      return None
     for path, size in self._sizes.items():
       try:
         now = os.stat(path).st_size
       except FileNotFoundError:
         return '%s was removed during training' % path
-      except OSError:  # a network's file system may come back
+      except OSError:
         continue
       if now != size:
         return '%s had %d bytes, and has %d now' % (path, size, now)
     return None
-
-
-def _end_at_once(signum):
-  sys.stderr.write('second signal: ended at once, without saving\n')
-  sys.stderr.flush()
-  os._exit(128 + signum)

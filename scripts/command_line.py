@@ -23,12 +23,15 @@ from absl import flags
 # `python scripts/train.py` finds the package of the clone that it is in.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from cifar10 import Error, Interrupted, UsageError
+from cifar10 import Error, UsageError, signals
 
 _MAX_INT = 2**31 - 1  # TensorFlow's int32
 
 # Flags that every `FlagValues` has, and that are no argument of ours.
 _GENERAL_FLAGS = ('help', 'h', 'flagfile', 'undefok')
+
+# Signals that came while no training was there to end by itself.
+_received = []
 
 # What TensorFlow's libraries print while they are loaded, whatever the level.
 _BANNER = re.compile(r'WARNING: All log messages before absl::|[IW]0000 ')
@@ -216,9 +219,9 @@ def run(main, values, doc, unless_given=()):
     unless_given: names of flags for which a run's own setting is the default.
   """
   _open_closed_streams()
-  signal.signal(signal.SIGTERM, _raise_interrupted)
-  # A background job may have inherited that it is ignored.
-  signal.signal(signal.SIGINT, signal.default_int_handler)
+  # A background job may have inherited that SIGINT is ignored.
+  for signum in signals.SIGNALS:
+    signal.signal(signum, _interrupt)
   try:
     if any(re.match('--?undefok(=|$)', word) for word in sys.argv):
       raise UsageError('--undefok: no flag is ever ignored here')
@@ -239,8 +242,12 @@ def run(main, values, doc, unless_given=()):
     _fail(e, e.exit_status)
   except OSError as e:
     _fail(e, Error.exit_status)
-  except KeyboardInterrupt:
-    _fail('interrupted by SIGINT', 128 + signal.SIGINT)
+  except BaseException:
+    # Where a signal comes inside a library, that may make another error of it.
+    if not _received:
+      raise
+    name = signal.Signals(_received[0]).name
+    _fail('interrupted by %s' % name, 128 + _received[0])
 
 
 def _open_closed_streams():
@@ -289,7 +296,8 @@ def import_quietly(name):
     stderr = os.dup(2)
     stack.callback(_write_all_but_banners, aside, stderr)
     os.dup2(aside.fileno(), 2)
-    return importlib.import_module(name)
+    with signals.deferred():
+      return importlib.import_module(name)
 
 
 def _write_all_but_banners(aside, stderr):
@@ -301,8 +309,12 @@ def _write_all_but_banners(aside, stderr):
       print(line, file=sys.stderr)
 
 
-def _raise_interrupted(signum, _):
-  raise Interrupted('interrupted by %s' % signal.Signals(signum).name, signum)
+def _interrupt(signum, _):
+  if _received:
+    signals.end_at_once(signum)
+  _received.append(signum)
+  # This is no `Exception`, as which libraries might take it for one of theirs.
+  raise KeyboardInterrupt
 
 
 def _fail(reason, exit_status):

@@ -1,16 +1,20 @@
 """What every test may use."""
 
+import dataclasses
+import hashlib
 import os
+import tarfile
 
+import data_sets
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from pictures import write_records
 
+from cifar10 import archives, datasets
+
 # As the scripts have it: deprecation warnings are no news to anybody.
 tf.logging.set_verbosity(tf.logging.ERROR)
-
-FIVE_BATCHES = ['data_batch_%d.bin' % i for i in range(1, 6)]
 
 
 @pytest.fixture
@@ -23,7 +27,7 @@ def small_data(tmp_path, rng):
   """DATA_DIR of a data set called `small`: 50 training, 20 test examples."""
   folder = tmp_path / 'data' / 'small-batches-bin'
   folder.mkdir(parents=True)
-  for name, n in [(name, 10) for name in FIVE_BATCHES] + [
+  for name, n in [(name, 10) for name in data_sets.TRAIN_FILES] + [
     ('test_batch.bin', 20)
   ]:
     images = rng.integers(0, 256, [n, 32, 32, 3], np.uint8)
@@ -40,3 +44,37 @@ def real_data():
   if not data_dir:
     pytest.skip('CIFAR10_TEST_DATA names no folder of real pictures')
   return data_dir
+
+
+@pytest.fixture
+def folder(tmp_path):
+  """A small CIFAR-10."""
+  folder = tmp_path / 'cifar-10-batches-bin'
+  data_sets.write_cifar10(folder)
+  return folder
+
+
+@pytest.fixture
+def own(tmp_path):
+  """A data set of one's own, with three classes."""
+  folder = tmp_path / 'pets-batches-bin'
+  data_sets.write_records(folder / 'data_batch_1.bin', 0, 1, 2)
+  data_sets.write_records(folder / 'test_batch.bin', 2)
+  (folder / 'batches.meta.txt').write_text('cat\n\n  dog \nred fox\n\n')
+  return folder
+
+
+@pytest.fixture
+def published(tmp_path, monkeypatch):
+  """An archive that stands for the published one, placed by hand."""
+  folder = tmp_path / 'published' / 'cifar-10-batches-bin'
+  data_sets.write_cifar10(folder)
+  path = tmp_path / 'cifar-10-binary.tar.gz'
+  with tarfile.open(path, 'w:gz') as tar:
+    tar.add(folder, folder.name)
+  spec = datasets.SPECS['cifar10']
+  digest = hashlib.sha256(path.read_bytes()).hexdigest()
+  archive = archives.Archive(spec.archive.url, path.stat().st_size, digest)
+  spec = dataclasses.replace(spec, archive=archive)
+  monkeypatch.setitem(datasets.SPECS, 'cifar10', spec)
+  return path

@@ -217,6 +217,32 @@ def test_archive_placed_by_hand_is_used(serve, tmp_path):
   assert server.num_requests == 0
 
 
+def test_the_archive_itself_in_place_of_its_folder(tmp_path):
+  archive = archive_of(GOOD)
+  path = tmp_path / 'of another name'
+  path.write_bytes(GOOD)
+  archives.install(archive, str(path), FOLDER)
+  assert (tmp_path / FOLDER / 'data_batch_1.bin').exists()
+  assert path.read_bytes() == GOOD
+
+
+def test_what_killed_processes_left_is_removed(tmp_path, caplog):
+  caplog.set_level('INFO')
+  left = ['things.tar.gz.ab_c1234.part', 'things.00000000.part']
+  others = [
+    'things.old',
+    'things.part',
+    'things.tar.gz.part',
+    'x.00000000.part',
+  ]
+  for name in left + others:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / 'x').write_text('')
+  archives.remove_leftovers(str(tmp_path), 'things', 'things.tar.gz')
+  assert sorted(path.name for path in tmp_path.iterdir()) == sorted(others)
+  assert len(caplog.messages) == 2
+
+
 @pytest.mark.parametrize(
   'change, reason',
   [
@@ -369,6 +395,7 @@ def test_file_in_the_way_of_the_folder_stays(tmp_path):
 
 
 def test_two_installations_at_once(serve, tmp_path, mask):
+  """Nothing breaks without a lock, as some file systems have none."""
   both = threading.Barrier(2)
 
   def reply(handler):

@@ -1,5 +1,9 @@
 """What a run leaves on disk, and setting variables to it."""
 
+import os
+import pathlib
+import shutil
+
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -112,19 +116,110 @@ def test_the_files_say_where_the_index_does_not(tmp_path, index):
   assert checkpoints.newest(str(tmp_path)) == str(tmp_path / 'model.ckpt-12')
 
 
-def test_the_newest_that_is_left(tmp_path):
+def save_steps(directory, *steps):
+  """Saves a checkpoint for each step, all in one index; returns their paths."""
   with tf.Graph().as_default(), tf.Session() as session:
     tf.Variable(np.int64(0), name='global_step')
+    tf.Variable(np.zeros(1000, np.float32), name='weights')
     session.run(tf.global_variables_initializer())
     saver = tf.train.Saver(save_relative_paths=True)
-    for step in (1, 2, 3):
-      saver.save(session, str(tmp_path / 'model.ckpt'), step)
-  assert len(checkpoints.listed(str(tmp_path))) == 3
+    prefix = str(directory / 'model.ckpt')
+    return [saver.save(session, prefix, step) for step in steps]
+
+
+def test_the_newest_that_is_left(tmp_path):
+  paths = save_steps(tmp_path, 1, 2, 3)
+  assert checkpoints.listed(str(tmp_path)) == paths
   for path in tmp_path.glob('model.ckpt-3*'):
     path.unlink()
-  assert checkpoints.newest(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
+  assert checkpoints.newest(str(tmp_path)) == paths[1]
   moved = tmp_path.rename(tmp_path.with_name('moved'))
   assert checkpoints.newest(str(moved)) == str(moved / 'model.ckpt-2')
+
+
+def test_an_index_of_absolute_paths_is_of_this_folder(tmp_path):
+  first = tmp_path / 'first'
+  first.mkdir()
+  save_steps(first, 1, 2)
+  text = (first / 'checkpoint').read_text()
+  (first / 'checkpoint').write_text(text.replace('"model', '"%s/model' % first))
+  copy = tmp_path / 'copy'
+  shutil.copytree(first, copy)
+  # The first folder is there as well: a run in the copy must not prune it.
+  paths = [str(copy / 'model.ckpt-1'), str(copy / 'model.ckpt-2')]
+  assert checkpoints.listed(str(copy)) == paths
+
+
+def test_saved_after_the_index_was_written(tmp_path):
+  save_steps(tmp_path, 1, 2)
+  index = (tmp_path / 'checkpoint').read_text()
+  newer = save_steps(tmp_path, 3)[0]
+  (tmp_path / 'checkpoint').write_text(index)
+  # Whoever writes an index of older ones wants those.
+  assert checkpoints.newest(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
+  os.utime(tmp_path / 'checkpoint', (1, 1))
+  # Its saver was killed before it could write the index.
+  assert checkpoints.newest(str(tmp_path)) == newer
+
+
+@pytest.mark.parametrize(
+  'kind', ['data cut', 'data gone', 'data changed', 'index cut', 'index empty']
+)
+def test_what_is_not_whole_is_left_out_and_named(kind, tmp_path, caplog):
+  caplog.set_level('INFO')
+  older, path = save_steps(tmp_path, 1, 2)
+  what, change = kind.split()
+  suffix = {'data': '.data-00000-of-00001', 'index': '.index'}[what]
+  file = pathlib.Path(path + suffix)
+  content = file.read_bytes()
+  if change == 'gone':
+    file.unlink()
+  elif change == 'changed':
+    file.write_bytes(content[:100] + b'x' + content[101:])
+  else:
+    file.write_bytes(content[:30] if change == 'cut' else b'')
+  for _ in range(3):
+    assert checkpoints.newest(str(tmp_path)) == older
+  (line,) = caplog.messages
+  assert line.startswith(path)
+  assert line.endswith('left out, %s is the newest that is whole' % older)
+
+
+def test_none_is_whole(tmp_path):
+  (path,) = save_steps(tmp_path, 2)
+  pathlib.Path(path + '.data-00000-of-00001').unlink()
+  with pytest.raises(
+    checkpoints.CheckpointError, match='no checkpoint in .* is'
+  ):
+    checkpoints.newest(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+  'kind', ['empty', 'ours', 'original', 'other', 'index']
+)
+def test_whose_run_it_is(kind, tmp_path):
+  if kind == 'ours':
+    checkpoints.write_run(str(tmp_path), RUN)
+  elif kind == 'original':
+    save(tmp_path, dict.fromkeys(checkpoints._WEIGHTS, np.float32(0)))
+  elif kind == 'other':
+    save(tmp_path, {'conv1/weights': np.float32(0)})
+  elif kind == 'index':
+    (tmp_path / 'checkpoint').write_text('mine')
+  if kind in ('other', 'index'):
+    with pytest.raises(
+      checkpoints.CheckpointError, match='not of a run of thi'
+    ):
+      checkpoints.is_run(str(tmp_path))
+  else:
+    assert checkpoints.is_run(str(tmp_path)) == (kind != 'empty')
+
+
+@pytest.mark.parametrize('step', [[1, 2], np.nan, 'x'])
+def test_what_counts_no_steps_is_named(step, tmp_path):
+  path = save(tmp_path, {'global_step': np.array(step)})
+  with pytest.raises(checkpoints.CheckpointError, match='ckpt-0: global_step'):
+    checkpoints.read_global_step(path)
 
 
 def test_what_is_not_finite_is_not_restored(tmp_path):

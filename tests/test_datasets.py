@@ -6,53 +6,21 @@ import sys
 
 import numpy as np
 import pytest
+from data_sets import (
+  TRAIN_FILES,
+  refusal,
+  write_cifar10,
+  write_cifar100,
+  write_records,
+)
 
 from cifar10 import Error, UsageError, archives, datasets, sample
 
-TRAIN_FILES = ['data_batch_%d.bin' % i for i in range(1, 6)]
 PROGRAM = 'import sys, cifar10.datasets; print("tensorflow" in sys.modules)'
 
 
-def write_records(path, *labels):
-  """Writes a record for each label: an int, or one int for each label byte."""
-  path.parent.mkdir(parents=True, exist_ok=True)
-  path.write_bytes(
-    b''.join(
-      bytes([label] if isinstance(label, int) else label) + bytes(3072)
-      for label in labels
-    )
-  )
-
-
-def write_cifar10(folder):
-  """Writes training files of two records and a test file of three."""
-  for name in TRAIN_FILES:
-    write_records(folder / name, 0, 9)
-  write_records(folder / 'test_batch.bin', 1, 2, 3)
-
-
-def write_cifar100(folder):
-  """Writes a training file of two records and a test file of one."""
-  write_records(folder / 'train.bin', (19, 0), (0, 99))
-  write_records(folder / 'test.bin', (11, 42))
-
-
-@pytest.fixture
-def folder(tmp_path):
-  """A small CIFAR-10."""
-  folder = tmp_path / 'cifar-10-batches-bin'
-  write_cifar10(folder)
-  return folder
-
-
-@pytest.fixture
-def own(tmp_path):
-  """A data set of one's own, with three classes."""
-  folder = tmp_path / 'pets-batches-bin'
-  write_records(folder / 'data_batch_1.bin', 0, 1, 2)
-  write_records(folder / 'test_batch.bin', 2)
-  (folder / 'batches.meta.txt').write_text('cat\n\n  dog \nred fox\n\n')
-  return folder
+def names_of(split):
+  return [os.path.basename(path) for path in split.files]
 
 
 @pytest.fixture(scope='module')
@@ -60,20 +28,6 @@ def drawn(tmp_path_factory):
   """DATA_DIR and training split of a sample data set, drawn once."""
   data_dir = tmp_path_factory.mktemp('data')
   return data_dir, datasets.load('sample', str(data_dir), 'train')
-
-
-def refusal(name, data_dir, split='train', kind=datasets.DataError):
-  """Returns the one line with which loading ends."""
-  with pytest.raises(kind) as raised:
-    datasets.load(name, str(data_dir), split)
-  assert raised.value.exit_status == (2 if kind is UsageError else 1)
-  message = str(raised.value)
-  assert '\n' not in message
-  return message
-
-
-def names_of(split):
-  return [os.path.basename(path) for path in split.files]
 
 
 def test_import_loads_no_tensorflow():
@@ -182,14 +136,6 @@ def test_every_data_batch_is_read_in_numeric_order(folder, tmp_path):
   assert split.num_examples == 14
 
 
-@pytest.mark.parametrize('name', TRAIN_FILES)
-def test_missing_training_file_is_named(folder, tmp_path, name):
-  (folder / name).unlink()
-  message = refusal('cifar10', tmp_path, 'train')
-  assert message.startswith('%s is missing' % (folder / name))
-  assert 'to have all files made anew' in message
-
-
 def test_evaluation_needs_only_the_files_it_reads(folder, tmp_path):
   for name in TRAIN_FILES:
     (folder / name).unlink()
@@ -216,15 +162,6 @@ def test_cifar100(tmp_path):
   assert test.num_examples == 1
 
 
-@pytest.mark.parametrize('name', ['train.bin', 'test.bin'])
-def test_missing_cifar100_file_is_named(tmp_path, name):
-  folder = tmp_path / 'cifar-100-binary'
-  write_cifar100(folder)
-  (folder / name).unlink()
-  message = refusal('cifar100', tmp_path, os.path.splitext(name)[0])
-  assert message.startswith('%s is missing' % (folder / name))
-
-
 def test_own_data_set(own, tmp_path):
   split = datasets.load('pets', str(tmp_path), 'train')
   assert split.class_names == ('cat', 'dog', 'red fox')
@@ -248,121 +185,15 @@ def test_names_file_may_begin_with_a_byte_order_mark(own, tmp_path):
   assert split.class_names == ('K\u00e4fer', 'b', 'c')
 
 
-@pytest.mark.parametrize(
-  'content, reason',
-  [
-    (None, 'is missing: write the class names there, one a line'),
-    (b'', 'names no class'),
-    (b'\n \n', 'names no class'),
-    ('K\u00e4fer\n'.encode('latin-1'), 'cannot be read as UTF-8 text'),
-  ],
-)
-def test_unusable_names_file(own, tmp_path, content, reason):
-  path = own / 'batches.meta.txt'
-  path.unlink()
-  if content is not None:
-    path.write_bytes(content)
-  assert refusal('pets', tmp_path).startswith('%s %s' % (path, reason))
-
-
-def test_names_file_that_is_a_folder(own, tmp_path):
-  path = own / 'batches.meta.txt'
-  path.unlink()
-  path.mkdir()
-  assert refusal('pets', tmp_path).startswith('%s cannot be read' % path)
-
-
-def test_own_data_set_without_training_files(own, tmp_path):
-  (own / 'data_batch_1.bin').unlink()
-  message = refusal('pets', tmp_path)
-  assert message == '%s holds no data_batch_*.bin to train on' % own
-
-
-def test_own_data_set_cannot_be_made_anew(own, tmp_path):
-  (own / 'test_batch.bin').unlink()
-  message = refusal('pets', tmp_path, 'test')
-  assert message.startswith('%s is missing' % (own / 'test_batch.bin'))
-  assert message.endswith('put it back')
-
-
-@pytest.mark.parametrize('split', ['train', 'test'])
-def test_unknown_data_set(tmp_path, split):
-  data_dir = tmp_path / 'data'
-  message = refusal('pets', data_dir, split, UsageError)
-  assert '--dataset=pets' in message
-  assert str(data_dir / 'pets-batches-bin') in message
-  assert 'cifar10, cifar100, sample' in message
-  assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize('num_bytes', [0, 1, 3072, 3074, 2 * 3073 - 1])
-@pytest.mark.parametrize('name', ['data_batch_4.bin', 'data_batch_6.bin'])
-def test_cut_file_is_named(folder, tmp_path, name, num_bytes):
-  (folder / name).write_bytes(bytes(num_bytes))
-  message = refusal('cifar10', tmp_path)
-  assert message.startswith('%s has %d bytes' % (folder / name, num_bytes))
-  assert '3073 bytes each' in message
-  # The files that this split does not read are not looked at.
-  assert datasets.load('cifar10', str(tmp_path), 'test').num_examples == 3
-
-
-def test_layouts_are_not_mixed_up(folder, tmp_path):
-  write_records(folder / 'test_batch.bin', (0, 1), (2, 3))
-  message = refusal('cifar10', tmp_path, 'test')
-  assert '%s has 6148 bytes' % (folder / 'test_batch.bin') in message
-  assert 'cifar10 records of 3073 bytes' in message
-  write_records(folder / 'test.bin', 0, 1)
-  message = refusal('cifar100', folder, 'test', kind=UsageError)
-  assert message.endswith('is the folder of the data set cifar10')
-  message = refusal('cifar100', folder.rename(tmp_path / 'any'), 'test')
-  assert '%s has 6146 bytes' % (tmp_path / 'any' / 'test.bin') in message
-  assert 'cifar100 records of 3074 bytes' in message
-
-
-def test_a_data_sets_own_folder_is_not_filled_from_within(tmp_path):
-  folder = tmp_path / 'sample-batches-bin'
-  assert 'holds no .bin file' in refusal('sample', folder)
-  with pytest.raises(datasets.DataError, match='holds no .bin file'):
-    datasets.load('sample', str(tmp_path), fetch=False)
-  assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize('name', ['data_batch_1.bin', 'data_batch_7.bin'])
-def test_folder_in_place_of_a_file(folder, tmp_path, name):
-  (folder / name).unlink(missing_ok=True)
-  (folder / name).mkdir()
-  message = refusal('cifar10', tmp_path)
-  assert message.startswith('%s is not a file' % (folder / name))
-
-
-def test_link_to_nowhere_in_place_of_a_file(folder, tmp_path):
-  (folder / 'data_batch_7.bin').symlink_to(tmp_path / 'gone')
-  message = refusal('cifar10', tmp_path)
-  assert message.startswith('%s is not a file' % (folder / 'data_batch_7.bin'))
-
-
-@pytest.mark.parametrize('label', [10, 255])
-def test_label_out_of_range(folder, tmp_path, label):
-  write_records(folder / 'data_batch_5.bin', 9, 0, label, 0, 77)
-  assert refusal('cifar10', tmp_path) == (
-    '%s: record 2 has label %d, labels go from 0 to 9'
-    % (folder / 'data_batch_5.bin', label)
-  )
-
-
-def test_fine_label_is_the_second_byte(tmp_path):
-  path = tmp_path / 'cifar-100-binary' / 'train.bin'
-  write_records(path, (0, 99), (1, 100))
-  assert refusal('cifar100', tmp_path) == (
-    '%s: record 1 has label 100, labels go from 0 to 99' % path
-  )
-
-
-def test_label_without_a_name(own, tmp_path):
-  write_records(own / 'test_batch.bin', 3)
-  assert refusal('pets', tmp_path, 'test') == (
-    '%s: record 0 has label 3, labels go from 0 to 2' % (own / 'test_batch.bin')
-  )
+def test_data_dir_is_the_archive(published, monkeypatch):
+  monkeypatch.chdir(published.parent)
+  for data_dir in (published, published.name, published):
+    assert datasets.load('cifar10', str(data_dir)).num_examples == 10
+  assert sorted(os.listdir()) == [
+    'cifar-10-batches-bin',
+    'cifar-10-binary.tar.gz',
+    'published',
+  ]
 
 
 def test_sample_is_drawn(drawn):
@@ -403,25 +234,6 @@ def test_sample_is_the_same_everywhere(tmp_path, monkeypatch):
   assert contents[0] == contents[1]
   # No two files alike.
   assert len(set(contents[0].values())) == len(contents[0]) == 7
-
-
-def test_incomplete_sample_is_not_drawn_over(tmp_path):
-  folder = tmp_path / 'sample-batches-bin'
-  write_records(folder / 'data_batch_1.bin', 0)
-  message = refusal('sample', tmp_path)
-  assert message.startswith('%s is missing' % (folder / 'data_batch_2.bin'))
-  assert [path.name for path in folder.iterdir()] == ['data_batch_1.bin']
-
-
-@pytest.mark.parametrize('name', ['cifar10', 'cifar100'])
-def test_wrong_archive_placed_by_hand(tmp_path, name):
-  archive = datasets.SPECS[name].archive
-  path = tmp_path / archive.filename
-  path.write_bytes(b'not it')
-  message = refusal(name, tmp_path)
-  assert message.startswith('%s is not the published archive' % path)
-  assert 'it has 6 bytes, not %d' % archive.num_bytes in message
-  assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.data

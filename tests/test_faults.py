@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 import pytest
-from conftest import FIVE_BATCHES
+from data_sets import TRAIN_FILES
 from processes import ALARMING, command, past_step_3, run
 
 from cifar10 import checkpoints
@@ -59,7 +59,7 @@ def test_a_killed_trainer_blocks_nobody(small_run):
 @pytest.mark.parametrize('kind', ['cut', 'emptied', 'removed'])
 def test_data_that_changes_while_it_trains(kind, small_run, small_data):
   with past_step_3(**small_run) as process:
-    for name in FIVE_BATCHES:
+    for name in TRAIN_FILES:
       path = small_data / 'small-batches-bin' / name
       if kind == 'removed':
         path.unlink()

@@ -1,10 +1,11 @@
-"""The lock of a run's folder."""
+"""The locks of folders."""
 
 import contextlib
 import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -57,6 +58,28 @@ def test_nothing_is_left_when_what_it_protects_fails(tmp_path):
   with pytest.raises(ZeroDivisionError), locks.exclusive(str(tmp_path)):
     1 / 0  # noqa: B018
   assert not list(tmp_path.iterdir())
+
+
+def test_waiting_for_another_process(tmp_path, caplog):
+  caplog.set_level('INFO')
+  with held(tmp_path) as process:
+    threading.Timer(0.5, process.kill).start()
+    with locks.exclusive(str(tmp_path), wait=True) as is_held:
+      assert is_held
+      assert process.wait() == -signal.SIGKILL
+  path = tmp_path / locks.LOCK_FILE
+  assert caplog.messages == ['Waiting for process %d: %s' % (process.pid, path)]
+  assert not path.exists()
+
+
+def test_the_lock_of_a_folder_in_the_place_of_ours_stays(tmp_path):
+  folder = tmp_path / 'run'
+  folder.mkdir()
+  with locks.exclusive(str(folder)):
+    folder.rename(tmp_path / 'moved')
+    folder.mkdir()
+    (folder / locks.LOCK_FILE).write_text('123')
+  assert (folder / locks.LOCK_FILE).read_text() == '123'
 
 
 def test_many_in_turn_never_two_at_once(tmp_path):

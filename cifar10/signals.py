@@ -1,0 +1,45 @@
+"""SIGINT and SIGTERM, kept back while TensorFlow must not be interrupted.
+
+An exception that a handler raises inside one of its callbacks comes out as
+another one, is swallowed, or is printed with its traceback.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def deferred():
+  """Keeps signals back until the end of the block; a second one ends it all."""
+  # Only the main thread may handle signals; in a notebook's other threads they
+  # stay with whoever has them.
+  if threading.current_thread() is not threading.main_thread():
+    yield
+    return
+  received = []
+
+  def handle(signum, _):
+    if received:
+      end_at_once(signum)
+    received.append(signum)
+
+  previous = {signum: signal.signal(signum, handle) for signum in SIGNALS}
+  try:
+    yield
+  finally:
+    for signum, handler in previous.items():
+      signal.signal(signum, handler)
+    if received:
+      signal.raise_signal(received[0])
+
+
+def end_at_once(signum):
+  """Ends the process, whatever it is doing."""
+  sys.stderr.write('second signal: ended at once, without saving\n')
+  sys.stderr.flush()
+  os._exit(128 + signum)
