@@ -243,7 +243,13 @@ def _print_precision(correct, total, step):
 
 def _write_summary(eval_dir, summary, step):
   """Writes to the one event file that this process has in a folder."""
-  with tf.Graph().as_default():  # in eager mode there is no such writer
-    writer = tf.summary.FileWriterCache.get(eval_dir)
-  writer.add_summary(summary, step)
-  writer.flush()
+  try:
+    with tf.Graph().as_default():  # in eager mode there is no such writer
+      writer = tf.summary.FileWriterCache.get(eval_dir)
+    writer.add_summary(summary, step)
+    writer.flush()
+  except Exception as e:  # of any kind: TensorFlow has none of its own for it
+    raise Error(
+      '--eval_dir=%s: summaries cannot be written: %s: free some space, or '
+      'name another folder' % (eval_dir, checkpoints.first_line(e))
+    ) from e

@@ -158,7 +158,11 @@ class GraphWriterHook(tf.train.SessionRunHook):
 
 
 class RunWriter(tf.train.CheckpointSaverListener):
-  """Writes `run.json` before the first checkpoint that it describes."""
+  """Writes what goes with a checkpoint, before it.
+
+  That is `run.json`, and the summaries that wait in memory: after a kill the
+  run goes on from the checkpoint, and its charts would miss their steps.
+  """
 
   def __init__(self, train_dir, run):
     self._train_dir = train_dir
@@ -171,3 +175,4 @@ class RunWriter(tf.train.CheckpointSaverListener):
       os.makedirs(self._train_dir, exist_ok=True)
       checkpoints.write_run(self._train_dir, self._run)
       self._written = True
+    tf.summary.FileWriterCache.get(self._train_dir).flush()

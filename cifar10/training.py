@@ -138,6 +138,13 @@ def train(
       train_dir,
       scaffold=scaffold,
       session_hooks=[
+        # Before the saver: the summary of a step is not newer than its state.
+        tf.train.SummarySaverHook(
+          save_steps=save_summaries_steps,
+          output_dir=train_dir,
+          scaffold=scaffold,
+        ),
+        tf.train.StepCounterHook(save_summaries_steps, output_dir=train_dir),
         tf.train.CheckpointSaverHook(
           train_dir,
           save_secs=None if save_checkpoint_steps else save_checkpoint_secs,
@@ -153,7 +160,6 @@ def train(
         hooks.LoggerHook(loss, log_frequency, batch_size, num_gpus or 1),
       ],
       files=split.files,
-      save_summaries_steps=save_summaries_steps,
       log_device_placement=log_device_placement,
     )
 
@@ -334,18 +340,16 @@ def run_session(
   scaffold,
   session_hooks,
   files=(),
-  save_summaries_steps=100,
   log_device_placement=False,
 ):
   """Opens the session and loops until a hook says to stop.
 
   Args:
     train_op: the operation that does a step.
-    train_dir: the folder of summaries.
+    train_dir: the folder of the run.
     scaffold: `tf.train.Scaffold` that restores or initializes the variables.
     session_hooks: hooks of the session, which also say when to stop.
     files: paths of the data, which must not change meanwhile.
-    save_summaries_steps: steps between summaries.
     log_device_placement: whether to log which device each operation is on.
 
   Raises:
@@ -361,14 +365,18 @@ def run_session(
         scaffold=scaffold,
         hooks=[watch, *session_hooks],
         save_checkpoint_secs=None,
-        save_summaries_steps=save_summaries_steps,
-        log_step_count_steps=save_summaries_steps,
-        summary_dir=train_dir,
+        save_summaries_steps=None,
+        save_summaries_secs=None,
+        log_step_count_steps=None,
         config=cifar10.session_config(log_device_placement),
       ) as session,
     ):
       failed = _run_steps(session, train_op, train_dir)
-  except (tf.errors.OpError, OSError) as e:
+  except Exception as e:
+    # A writer of summaries may raise anything.
+    is_ours = isinstance(e, (tf.errors.OpError, OSError))
+    if not is_ours and 'events.out.tfevents' not in str(e):
+      raise
     raise _error_of(watch.fault or checkpoints.first_line(e), train_dir) from e
   if watch.fault:
     raise Error(

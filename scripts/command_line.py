@@ -17,6 +17,7 @@ import signal
 import sys
 import tempfile
 import textwrap
+import threading
 
 from absl import flags
 
@@ -66,6 +67,20 @@ def define_float(values, name, default, text, maximum=math.inf):
     name,
     lambda value: 0 < value <= maximum and math.isfinite(value),
     message='must be a number above 0' + limit,
+    flag_values=values,
+  )
+
+
+def exclude(values, *names):
+  """Refuses a command line that gives all of some flags."""
+
+  def is_fine(_):
+    return not all(values[name].present for name in names)
+
+  flags.register_multi_flags_validator(
+    names,
+    is_fine,
+    message='exclude each other: give one of them',
     flag_values=values,
   )
 
@@ -189,6 +204,7 @@ def _define_saving_flags(values):
     None,
     'steps between checkpoints, instead of seconds',
   )
+  exclude(values, 'save_checkpoint_secs', 'save_checkpoint_steps')
   define_positive(
     values, 'save_summaries_steps', 100, 'steps between summaries'
   )
@@ -269,8 +285,10 @@ def _set_up_process(values):
   logger = logging.getLogger('cifar10')
   logger.handlers = [handler]
   logger.setLevel(logging.INFO)
-  # Deprecation warnings, and what cancelled queues have to say.
-  logging.getLogger('tensorflow').setLevel(logging.ERROR)
+  # Deprecation warnings, and errors that are raised as well.
+  logging.getLogger('tensorflow').setLevel(logging.CRITICAL)
+  threading.excepthook = _report_thread
+  # What cancelled queues have to say.
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
   if 'log_device_placement' in values and values.log_device_placement:
     # TensorFlow writes the list to descriptor 1: that becomes standard error.
@@ -283,6 +301,12 @@ def _set_up_process(values):
     os.environ.setdefault(
       'TF_ENABLE_ONEDNN_OPTS', '0' if values.use_fp16 else '1'
     )
+
+
+def _report_thread(args):
+  """Reports what ended a thread, unless it is raised in the main thread too."""
+  if args.thread is None or args.thread.name != 'EventLoggerThread':
+    threading.__excepthook__(args)
 
 
 def import_quietly(name):

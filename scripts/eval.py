@@ -42,6 +42,7 @@ flags.DEFINE_integer(
   0,
   flag_values=FLAGS,
 )
+command_line.exclude(FLAGS, 'run_once', 'idle_timeout_secs')
 command_line.define_bool(
   FLAGS, 'use_raw_weights', 'evaluate the weights, not their moving averages'
 )

@@ -78,3 +78,14 @@ def published(tmp_path, monkeypatch):
   spec = dataclasses.replace(spec, archive=archive)
   monkeypatch.setitem(datasets.SPECS, 'cifar10', spec)
   return path
+
+
+@pytest.fixture
+def small_run(small_data, tmp_path):
+  """Flags of a training run that takes little time."""
+  return {
+    'data_dir': small_data,
+    'dataset': 'small',
+    'train_dir': tmp_path / 'run',
+    'batch_size': 4,
+  }

@@ -134,6 +134,10 @@ def test_help(script, word, monkeypatch, capsys):
     (['--learning_rate', 'inf'], '--learning_rate=inf'),
     (['--learning_rate', '-1'], '--learning_rate=-1'),
     (['--seed', '-1'], '--seed=-1'),
+    (
+      ['--save_checkpoint_secs=600', '--save_checkpoint_steps=5'],
+      'save_checkpoint_secs=600, save_checkpoint_steps=5: exclude each other',
+    ),
     (['--flagfile=/nowhere'], '/nowhere'),
     (['--undefok=nosuch', '--nosuch=1'], '--undefok'),
   ],

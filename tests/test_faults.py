@@ -5,25 +5,15 @@ import re
 import shlex
 import signal
 import subprocess
+import time
 
 import pytest
 from data_sets import TRAIN_FILES
-from processes import ALARMING, command, past_step_3, run
+from processes import ALARMING, command, losses, past_step_3, run
 
 from cifar10 import checkpoints
 
 pytestmark = pytest.mark.process
-
-
-@pytest.fixture
-def small_run(small_data, tmp_path):
-  """Flags of a training run that takes little time."""
-  return {
-    'data_dir': small_data,
-    'dataset': 'small',
-    'train_dir': tmp_path / 'run',
-    'batch_size': 4,
-  }
 
 
 def saved_step(train_dir):
@@ -46,6 +36,64 @@ def test_the_second_trainer_is_refused_and_the_first_goes_on(small_run):
   last = int(re.findall(r'step (\d+),', out)[-1])
   assert saved_step(train_dir) == last + 1
   assert not (train_dir / 'train.lock').exists()
+
+
+@pytest.mark.parametrize('delay', [0.3, 1, 2, 3, 4])
+def test_a_signal_during_start_up(delay, small_run):
+  words = command('train', max_steps=100000, **small_run)
+  with subprocess.Popen(
+    words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+  ) as process:
+    time.sleep(delay)
+    process.terminate()
+    _, err = process.communicate(timeout=10)
+  assert process.returncode == 143
+  assert not ALARMING.search(err)
+  last = err.splitlines()[-1]
+  train_dir = small_run['train_dir']
+  if last != 'train.py: interrupted by SIGTERM':
+    assert last == 'train.py: SIGTERM: the run is saved in %s' % train_dir
+    assert saved_step(train_dir) > 0
+
+
+def test_a_second_signal_ends_it_at_once(small_run):
+  train_dir = small_run['train_dir']
+  with past_step_3(save_checkpoint_steps=1, **small_run) as process:
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=10)
+  # Of two that are sent at once the system delivers either first.
+  assert process.returncode in (130, 143)
+  assert err.splitlines()[-1] == 'second signal: ended at once, without saving'
+  step = saved_step(train_dir)
+  assert step > 3
+  out, _ = run('train', max_steps=step + 1, **small_run)
+  assert list(losses(out)) == [step]
+
+
+def test_a_signal_while_saving(small_run):
+  """Saving takes as long as a step here, so one of the five meets a save."""
+  printed = -1
+  for _ in range(5):
+    words = command(
+      'train',
+      max_steps=100000,
+      save_checkpoint_steps=1,
+      log_frequency=1,
+      **small_run,
+    )
+    with subprocess.Popen(
+      words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+      lines = [process.stdout.readline() for _ in range(3)]
+      process.terminate()
+      out, err = process.communicate(timeout=10)
+    assert process.returncode == 143
+    assert not ALARMING.search(err)
+    steps = list(losses((''.join(lines) + out).splitlines()))
+    assert steps == list(range(steps[0], steps[0] + len(steps)))
+    assert steps[0] == printed + 1
+    printed = steps[-1]
 
 
 def test_a_killed_trainer_blocks_nobody(small_run):
