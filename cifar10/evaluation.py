@@ -218,9 +218,12 @@ def _open_session(path, use_raw_weights):
   """
   suffix = '' if use_raw_weights else '/ExponentialMovingAverage'
   variables = {v.op.name + suffix: v for v in tf.trainable_variables()}
+  keys = checkpoints.keys(path)
   if use_raw_weights:
     log.info('Evaluating the weights themselves, not their moving averages')
-  elif not any(key.endswith(suffix) for key in checkpoints.keys(path)):
+  elif 'conv1/weights' in keys and not any(
+    key.endswith(suffix) for key in keys
+  ):
     raise checkpoints.CheckpointError(
       '%s holds no moving averages: --use_raw_weights evaluates the weights '
       'themselves' % path

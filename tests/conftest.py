@@ -1,5 +1,6 @@
 """What every test may use."""
 
+import contextlib
 import dataclasses
 import hashlib
 import os
@@ -8,6 +9,7 @@ import tarfile
 import data_sets
 import numpy as np
 import pytest
+import servers
 import tensorflow.compat.v1 as tf
 from pictures import write_records
 
@@ -89,3 +91,15 @@ def small_run(small_data, tmp_path):
     'train_dir': tmp_path / 'run',
     'batch_size': 4,
   }
+
+
+@pytest.fixture
+def no_proxy(monkeypatch):
+  monkeypatch.setenv('no_proxy', '127.0.0.1')
+
+
+@pytest.fixture
+def serve(no_proxy):
+  """Returns a function that starts a server, to be stopped after the test."""
+  with contextlib.ExitStack() as stack:
+    yield lambda reply: stack.enter_context(servers.running(reply))

@@ -1,9 +1,7 @@
 """Tests of downloads and unpacking, against a real server on this machine."""
 
-import contextlib
 import gzip
 import hashlib
-import http.server
 import io
 import os
 import random
@@ -20,60 +18,6 @@ from cifar10 import archives
 FOLDER = 'things'
 FILES = {'data_batch_1.bin': b'one' * 5000, 'batches.meta.txt': b'a\nb\n'}
 DEADLINE_SECS = 10
-
-
-class Server(http.server.ThreadingHTTPServer):
-  """Serves whatever `reply`, a function of the handler, writes."""
-
-  def __init__(self, reply):
-    super().__init__(('127.0.0.1', 0), Handler)
-    self.reply = reply
-    self.num_requests = 0
-    self.done = threading.Event()
-
-  @property
-  def url(self):
-    return 'http://127.0.0.1:%d/some/where/things.tar.gz' % self.server_port
-
-  def handle_error(self, request, client_address):
-    """Says nothing: clients that go away are part of the tests."""
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-  def do_GET(self):
-    self.server.num_requests += 1
-    self.server.reply(self)
-
-  def log_message(self, *args):
-    """Says nothing."""
-
-  def head(self, status=200, length=None):
-    self.send_response(status)
-    if length is not None:
-      self.send_header('Content-Length', str(length))
-    self.end_headers()
-
-
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch):
-  monkeypatch.setenv('no_proxy', '127.0.0.1')
-
-
-@pytest.fixture
-def serve():
-  """Returns a function that starts a server, to be stopped after the test."""
-  with contextlib.ExitStack() as stack:
-
-    def start(reply):
-      server = stack.enter_context(Server(reply))
-      thread = threading.Thread(target=server.serve_forever, args=[0.01])
-      thread.start()
-      stack.callback(thread.join)
-      stack.callback(server.shutdown)
-      stack.callback(server.done.set)
-      return server
-
-    yield start
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Evaluation: counts that are known beforehand, and what is written."""
 
+import os
 import re
 
 import numpy as np
@@ -204,6 +205,55 @@ def test_without_a_checkpoint(evaluate, tmp_path):
   with pytest.raises(checkpoints.CheckpointError, match='holds no checkpoint'):
     evaluate()
   assert not (tmp_path / 'eval').exists()
+
+
+@pytest.mark.parametrize('kind', ['cut', 'gone', 'empty index'])
+def test_the_newest_whole_checkpoint_is_said(kind, evaluate, tmp_path, caplog):
+  caplog.set_level('INFO')
+  run = tmp_path / 'run'
+  save_constant_network(run, 4, 10)
+  index = (run / 'checkpoint').read_text()
+  newer = save_constant_network(run, 3, 11)
+  if kind == 'cut':
+    os.truncate(newer + '.data-00000-of-00001', 1000)
+  elif kind == 'gone':
+    for path in run.glob('model.ckpt-11*'):
+      path.unlink()
+  else:
+    os.truncate(newer + '.index', 10)
+    os.truncate(run / 'checkpoint', 0)
+  text = index.splitlines()[1] + '\n'
+  if kind != 'empty index':
+    with open(run / 'checkpoint', 'w') as f:
+      f.write(text.replace('all_', '', 1).replace('_paths', '_path') + text)
+      f.write(text.replace('ckpt-10', 'ckpt-11'))
+  assert evaluate() == ('0.550', 11, 20, 10)
+  assert caplog.messages[-1] == 'Evaluating %s/model.ckpt-10' % run
+  if kind != 'gone':
+    assert caplog.messages[0].startswith(newer)
+    assert 'left out' in caplog.messages[0]
+
+
+def test_a_checkpoint_of_another_model(evaluate, tmp_path):
+  with tf.Graph().as_default(), tf.Session() as session:
+    tf.Variable(np.int64(3), name='global_step')
+    tf.Variable(np.zeros(5, np.float32), name='dense/kernel')
+    session.run(tf.global_variables_initializer())
+    tf.train.Saver().save(session, str(tmp_path / 'run' / 'model.ckpt'), 3)
+  with pytest.raises(
+    checkpoints.CheckpointError, match='not a checkpoint of t'
+  ):
+    evaluate()
+
+
+def test_nothing_of_the_trainers_is_touched(evaluate, tmp_path):
+  run = tmp_path / 'run'
+  save_constant_network(run, 4, 10)
+  before = {path: os.stat(path) for path in (run, *run.iterdir())}
+  run.chmod(0o555)
+  evaluate()
+  for path, status in before.items():
+    assert os.stat(path).st_mtime_ns == status.st_mtime_ns
 
 
 def test_without_moving_averages(evaluate, tmp_path):

@@ -1,8 +1,11 @@
 """Towers, resuming, and the loop."""
 
+import os
+
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from pictures import write_records
 
 from cifar10 import Error, UsageError, checkpoints, datasets, training
 
@@ -298,6 +301,85 @@ def test_overwrite_starts_afresh_and_keeps_other_files(
   assert (run / 'model.ckpt').is_dir()
   assert not list(run.glob('model.ckpt-3*'))
   assert written_steps(run, 'total_loss') == [1]
+
+
+@pytest.mark.parametrize('overwrite', [False, True])
+def test_what_is_not_ours_stays(small_data, tmp_path, capsys, overwrite):
+  """A folder of another program's checkpoints is no folder for a run."""
+  run = tmp_path / 'run'
+  run.mkdir()
+  with tf.Graph().as_default(), tf.Session() as session:
+    tf.Variable(np.int64(10**6), name='global_step')
+    session.run(tf.global_variables_initializer())
+    tf.train.Saver().save(session, str(run / 'model.ckpt'), 3)
+  (run / 'events.out.tfevents.1.mine').write_text('mine')
+  before = snapshot(run)
+  with pytest.raises(
+    checkpoints.CheckpointError, match='model.ckpt-3 is not of'
+  ):
+    train(small_data, run, 2, overwrite=overwrite)
+  assert snapshot(run) == before
+
+
+def test_overwrite_clears_no_folder_without_a_run(small_data, tmp_path, capsys):
+  run = tmp_path / 'run'
+  run.mkdir()
+  (run / 'events.out.tfevents.1.mine').write_text('mine')
+  (run / 'notes.txt').write_text('mine')
+  train(small_data, run, 1, overwrite=True)
+  assert (run / 'events.out.tfevents.1.mine').read_text() == 'mine'
+  assert (run / 'notes.txt').read_text() == 'mine'
+
+
+@pytest.mark.parametrize('num_examples', [1, 3])
+@pytest.mark.parametrize('min_queue_fraction', [1e-9, 1.0])
+def test_fewer_examples_than_a_batch(
+  num_examples, min_queue_fraction, tmp_path, rng, capsys
+):
+  folder = tmp_path / 'data' / 'small-batches-bin'
+  folder.mkdir(parents=True)
+  images = rng.integers(0, 256, [num_examples, 32, 32, 3], np.uint8)
+  write_records(folder / 'data_batch_1.bin', range(num_examples), images)
+  (folder / 'batches.meta.txt').write_text('a\nb\nc\n')
+  train(
+    tmp_path / 'data',
+    tmp_path / 'run',
+    2,
+    batch_size=32,
+    min_queue_fraction=min_queue_fraction,
+  )
+  assert len(printed_losses(capsys)) == 2
+
+
+def test_a_newest_checkpoint_that_is_cut_is_left_out(
+  small_data, tmp_path, capsys, caplog
+):
+  caplog.set_level('INFO')
+  run = tmp_path / 'run'
+  train(small_data, run, 3, save_checkpoint_steps=1)
+  data = run / 'model.ckpt-3.data-00000-of-00001'
+  os.truncate(data, 1000)
+  train(small_data, run, 4, max_to_keep=3)
+  assert 'left out, %s/model.ckpt-2' % run in caplog.text
+  assert 'Resuming from %s/model.ckpt-2 at step 2' % run in caplog.messages
+  assert len(printed_losses(capsys)) == 3 + 2
+  kept = checkpoints.listed(str(run))
+  assert [path[-1] for path in kept] == ['1', '2', '4']
+  # It is no longer counted, nor is it anybody's to remove.
+  assert os.path.getsize(data) == 1000
+
+
+def test_all_checkpoints_cut_start_nothing(small_data, tmp_path, capsys):
+  run = tmp_path / 'run'
+  train(small_data, run, 1)
+  for path in run.glob('*.data-*'):
+    os.truncate(path, 1000)
+  before = snapshot(run)
+  with pytest.raises(checkpoints.CheckpointError, match='is whole'):
+    train(small_data, run, 2)
+  assert snapshot(run) == before
+  train(small_data, run, 2, overwrite=True)
+  assert checkpoints.read_global_step(checkpoints.newest(str(run))) == 2
 
 
 def test_max_to_keep_counts_over_a_resume(small_data, tmp_path, capsys):
