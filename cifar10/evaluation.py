@@ -7,6 +7,7 @@ import datetime
 import functools
 import logging
 import os
+import platform
 import time
 
 import tensorflow.compat.v1 as tf
@@ -21,6 +22,9 @@ from cifar10 import (
 )
 
 EVAL_DIR = '/tmp/cifar10_eval'
+
+# The event file of this process in each folder: its path, its writer.
+_event_files = {}
 
 log = logging.getLogger(__name__)
 
@@ -247,12 +251,32 @@ def _print_precision(correct, total, step):
 def _write_summary(eval_dir, summary, step):
   """Writes to the one event file that this process has in a folder."""
   try:
-    with tf.Graph().as_default():  # in eager mode there is no such writer
-      writer = tf.summary.FileWriterCache.get(eval_dir)
-    writer.add_summary(summary, step)
+    writer = _event_writer(eval_dir)
+    writer.write(_event(step=step, summary=summary))
     writer.flush()
-  except Exception as e:  # of any kind: TensorFlow has none of its own for it
+  except tf.errors.OpError as e:
     raise Error(
       '--eval_dir=%s: summaries cannot be written: %s: free some space, or '
       'name another folder' % (eval_dir, checkpoints.first_line(e))
     ) from e
+
+
+def _event_writer(eval_dir):
+  """Returns the writer of an event file; opens another if that is gone.
+
+  It is not `tf.summary.FileWriter`, which is silent about a full disk.
+  """
+  path, writer = _event_files.get(eval_dir, ('', None))
+  if not os.path.exists(path):
+    now = datetime.datetime.now().timestamp()
+    name = 'events.out.tfevents.%d.%s.%d' % (now, platform.node(), os.getpid())
+    path = os.path.join(eval_dir, name)
+    writer = tf.io.TFRecordWriter(path)
+    _event_files[eval_dir] = path, writer
+    writer.write(_event(file_version='brain.Event:2'))
+  return writer
+
+
+def _event(**fields):
+  now = datetime.datetime.now().timestamp()
+  return tf.Event(wall_time=now, **fields).SerializeToString()

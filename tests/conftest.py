@@ -12,6 +12,7 @@ import pytest
 import servers
 import tensorflow.compat.v1 as tf
 from pictures import write_records
+from processes import run
 
 from cifar10 import archives, datasets
 
@@ -103,3 +104,21 @@ def serve(no_proxy):
   """Returns a function that starts a server, to be stopped after the test."""
   with contextlib.ExitStack() as stack:
     yield lambda reply: stack.enter_context(servers.running(reply))
+
+
+@pytest.fixture(scope='session')
+def sample(tmp_path_factory):
+  """Flags that name the sample set, drawn once."""
+  data_dir = tmp_path_factory.mktemp('data')
+  for is_drawn in (False, True):
+    out, err = run('prepare_data', action='sample', data_dir=data_dir)
+    assert out[0].startswith('10000 train examples in %s' % data_dir)
+    assert out[1].startswith('2000 test examples in %s' % data_dir)
+    assert is_drawn or err == ['Drawing the sample data set in %s' % data_dir]
+  return {'data_dir': data_dir, 'dataset': 'sample'}
+
+
+@pytest.fixture
+def sample_run(tmp_path, sample):
+  """Flags of a training run that takes little time."""
+  return {**sample, 'train_dir': tmp_path / 'run', 'batch_size': 16}

@@ -25,44 +25,26 @@ from cifar10 import checkpoints, datasets
 pytestmark = pytest.mark.process
 
 
-@pytest.fixture(scope='module')
-def sample(tmp_path_factory):
-  """Flags that name the sample set, drawn once."""
-  data_dir = tmp_path_factory.mktemp('data')
-  for is_drawn in (False, True):
-    out, err = run('prepare_data', action='sample', data_dir=data_dir)
-    assert out[0].startswith('10000 train examples in %s' % data_dir)
-    assert out[1].startswith('2000 test examples in %s' % data_dir)
-    assert is_drawn or err == ['Drawing the sample data set in %s' % data_dir]
-  return {'data_dir': data_dir, 'dataset': 'sample'}
-
-
-@pytest.fixture
-def small_run(tmp_path, sample):
-  """Flags of a training run that takes little time."""
-  return {**sample, 'train_dir': tmp_path / 'run', 'batch_size': 16}
-
-
-def test_train_resume_towers_and_evaluate(small_run, sample, tmp_path):
-  out, err = run('train', max_steps=12, **small_run)
+def test_train_resume_towers_and_evaluate(sample_run, sample, tmp_path):
+  out, err = run('train', max_steps=12, **sample_run)
   assert out[0].startswith('Filling queue with 4000 CIFAR')
   assert list(losses(out)) == [0, 10]
   assert 4.6 < losses(out)[0] < 4.8
-  assert err == ['Starting a new run in %s' % small_run['train_dir']]
+  assert err == ['Starting a new run in %s' % sample_run['train_dir']]
 
-  out, err = run('train', max_steps=14, log_frequency=1, **small_run)
+  out, err = run('train', max_steps=14, log_frequency=1, **sample_run)
   assert list(losses(out)) == [12, 13]
   assert err == [
-    'Resuming from %s/model.ckpt-12 at step 12' % small_run['train_dir']
+    'Resuming from %s/model.ckpt-12 at step 12' % sample_run['train_dir']
   ]
 
-  out, err = run('multi_gpu_train', max_steps=17, num_gpus=2, **small_run)
+  out, err = run('multi_gpu_train', max_steps=17, num_gpus=2, **sample_run)
   assert list(losses(out)) == [14]
   assert err[0] == '2 towers on /cpu:0, /cpu:0 (0 GPUs found)'
 
   flags = {
     'data_dir': sample['data_dir'],
-    'checkpoint_dir': small_run['train_dir'],
+    'checkpoint_dir': sample_run['train_dir'],
     'eval_dir': tmp_path / 'eval',
   }
   # The run says which data set it was trained on.
@@ -73,66 +55,33 @@ def test_train_resume_towers_and_evaluate(small_run, sample, tmp_path):
   out, _ = run('eval', run_once=True, batch_size=33, **flags)
   assert precision(out) == (value, correct, total, step)
 
-  before = sorted(small_run['train_dir'].iterdir())
-  out, err = run('train', max_steps=17, **small_run)
+  before = sorted(sample_run['train_dir'].iterdir())
+  out, err = run('train', max_steps=17, **sample_run)
   assert out == []
   assert 'Nothing to do' in err[0]
-  assert sorted(small_run['train_dir'].iterdir()) == before
+  assert sorted(sample_run['train_dir'].iterdir()) == before
 
 
-def test_the_run_is_saved_when_nobody_reads_its_lines(small_run):
-  with past_step_3(**small_run) as process:
+def test_the_run_is_saved_when_nobody_reads_its_lines(sample_run):
+  with past_step_3(**sample_run) as process:
     process.stdout.close()
     err = process.stderr.read()
   assert process.returncode == 1
   assert 'standard output: Broken pipe: stopped, the run is saved' in err
-  path = checkpoints.newest(str(small_run['train_dir']))
+  path = checkpoints.newest(str(sample_run['train_dir']))
   assert checkpoints.read_global_step(path) > 3
 
 
-def test_without_output_streams(small_run):
-  words = command('train', max_steps=1, **small_run)
+def test_without_output_streams(sample_run):
+  words = command('train', max_steps=1, **sample_run)
   process = subprocess.run(['sh', '-c', '"$@" >&- 2>&-', 'sh', *words])
   assert process.returncode == 0
-  assert checkpoints.newest(str(small_run['train_dir'])).endswith('ckpt-1')
+  assert checkpoints.newest(str(sample_run['train_dir'])).endswith('ckpt-1')
 
 
-def test_evaluation_beside_a_trainer_that_keeps_one_checkpoint(
-  small_run, sample, tmp_path
-):
-  flags = {**small_run, 'max_steps': 40, 'max_to_keep': 1}
-  with subprocess.Popen(
-    command('train', save_checkpoint_steps=2, **flags),
-    stdout=subprocess.DEVNULL,
-    stderr=subprocess.DEVNULL,
-  ) as trainer:
-    with subprocess.Popen(
-      command(
-        'eval',
-        eval_interval_secs=1,
-        num_examples=10,
-        data_dir=sample['data_dir'],
-        checkpoint_dir=small_run['train_dir'],
-        eval_dir=tmp_path / 'eval',
-      ),
-      stdout=subprocess.PIPE,
-      stderr=subprocess.PIPE,
-      text=True,
-    ) as evaluator:
-      for line in evaluator.stdout:
-        if line.endswith('step 40\n'):
-          break
-      evaluator.terminate()
-      err = evaluator.stderr.read()
-    assert trainer.wait() == 0
-  assert evaluator.returncode == 128 + signal.SIGTERM
-  assert not ALARMING.search(err)
-  assert err.splitlines()[-1] == 'eval.py: interrupted by SIGTERM'
-
-
-def test_placement_goes_to_standard_error(small_run):
+def test_placement_goes_to_standard_error(sample_run):
   process = subprocess.run(
-    command('train', max_steps=1, log_device_placement=True, **small_run),
+    command('train', max_steps=1, log_device_placement=True, **sample_run),
     capture_output=True,
     text=True,
   )
@@ -141,16 +90,16 @@ def test_placement_goes_to_standard_error(small_run):
   assert 'conv1/Conv2D: (Conv2D)' in process.stderr
 
 
-def test_a_run_that_diverges_ends_with_one_line(small_run):
+def test_a_run_that_diverges_ends_with_one_line(sample_run):
   process = subprocess.run(
-    command('train', max_steps=99, learning_rate=1e25, **small_run),
+    command('train', max_steps=99, learning_rate=1e25, **sample_run),
     capture_output=True,
     text=True,
   )
   assert process.returncode == 1
   starting, said = process.stderr.splitlines()
   assert 'not finite' in said
-  assert str(small_run['train_dir']) in said
+  assert str(sample_run['train_dir']) in said
 
 
 def test_train_draws_what_is_not_there(tmp_path):
@@ -216,8 +165,8 @@ def test_wrong_flags(script, words, said, tmp_path):
   assert not list(tmp_path.iterdir())
 
 
-def test_the_same_seed_prints_the_same_losses_under_load(small_run, tmp_path):
-  flags = {**small_run, 'max_steps': 8, 'log_frequency': 1, 'seed': 5}
+def test_the_same_seed_prints_the_same_losses_under_load(sample_run, tmp_path):
+  flags = {**sample_run, 'max_steps': 8, 'log_frequency': 1, 'seed': 5}
   quiet, _ = run('train', **flags)
   with subprocess.Popen([sys.executable, '-c', 'while True: pass']) as busy:
     try:
@@ -229,22 +178,22 @@ def test_the_same_seed_prints_the_same_losses_under_load(small_run, tmp_path):
 
 
 @pytest.mark.parametrize('signum', [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_and_the_next_run_goes_on(signum, small_run):
-  with past_step_3(**small_run) as process:
+def test_a_signal_saves_and_the_next_run_goes_on(signum, sample_run):
+  with past_step_3(**sample_run) as process:
     process.send_signal(signum)
     out, err = process.communicate(timeout=30)
   assert process.returncode == 128 + signum
   assert not ALARMING.search(err)
   assert err.splitlines()[-1].endswith(
-    'the run is saved in %s' % small_run['train_dir']
+    'the run is saved in %s' % sample_run['train_dir']
   )
   last = int(re.findall(r'step (\d+),', out)[-1]) if 'step' in out else 3
-  flags = {**small_run, 'max_steps': last + 3, 'log_frequency': 1}
+  flags = {**sample_run, 'max_steps': last + 3, 'log_frequency': 1}
   out, _ = run('train', **flags)
   assert list(losses(out)) == [last + 1, last + 2]
 
 
-def test_main_twice_in_one_process(small_run, sample, tmp_path):
+def test_main_twice_in_one_process(sample_run, sample, tmp_path):
   code = (
     'import sys; sys.path.insert(0, %r)\n'
     'import cifar10.cifar10, train, eval as evaluating\n'
@@ -256,11 +205,11 @@ def test_main_twice_in_one_process(small_run, sample, tmp_path):
     '  train.FLAGS.max_steps = steps\n'
     '  train.main(); evaluating.main()\n'
   )
-  train_flags = command('train', **small_run)[2:]
+  train_flags = command('train', **sample_run)[2:]
   eval_flags = command(
     'eval',
     data_dir=sample['data_dir'],
-    checkpoint_dir=small_run['train_dir'],
+    checkpoint_dir=sample_run['train_dir'],
     eval_dir=tmp_path / 'eval',
     run_once=True,
   )[2:]
@@ -325,9 +274,9 @@ def save_as_the_original_did(directory, step_type):
 
 @pytest.mark.parametrize('step_type', [tf.int64, tf.float32])
 def test_the_originals_checkpoints_evaluate_and_resume(
-  step_type, small_run, sample, tmp_path
+  step_type, sample_run, sample, tmp_path
 ):
-  train_dir = small_run['train_dir']
+  train_dir = sample_run['train_dir']
   save_as_the_original_did(train_dir, step_type)
   out, _ = run(
     'eval',
@@ -338,7 +287,7 @@ def test_the_originals_checkpoints_evaluate_and_resume(
     **sample,
   )
   assert precision(out)[2:] == (200, 7)
-  out, err = run('train', max_steps=9, log_frequency=1, **small_run)
+  out, err = run('train', max_steps=9, log_frequency=1, **sample_run)
   assert list(losses(out)) == [7, 8]
   assert err[-1].endswith('model.ckpt-7 at step 7')
   path = checkpoints.newest(str(train_dir))
