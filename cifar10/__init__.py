@@ -4,6 +4,7 @@ A small convolutional network, trained from input queues in graph mode, with
 moving averages, hooks, multi-GPU towers and a separate evaluator. Importing
 the package loads no TensorFlow; its modules, lowest first:
 
+  locks          one process a folder
   archives       published archives: download, check, unpack
   sample         draws the generated data set
   datasets       files on disk: what is there, validation
@@ -12,7 +13,6 @@ the package loads no TensorFlow; its modules, lowest first:
   cifar10_input  queues: reader, distortions, batches
   cifar10        the model: inference, loss, train
   checkpoints    what a run leaves on disk, and restoring it
-  locks          one trainer a folder
   signals        SIGINT and SIGTERM, while TensorFlow is at work
   watchdog       ends training on a signal, or when its files change
   hooks          what happens around each step

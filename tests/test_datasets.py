@@ -185,6 +185,18 @@ def test_names_file_may_begin_with_a_byte_order_mark(own, tmp_path):
   assert split.class_names == ('K\u00e4fer', 'b', 'c')
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason='only root may become another')
+def test_a_read_only_folder_will_do(folder, tmp_path):
+  for parent in (tmp_path, *tmp_path.parents[:2]):
+    parent.chmod(0o755)
+  os.seteuid(65534)
+  try:
+    assert not os.access(tmp_path, os.W_OK, effective_ids=True)
+    assert datasets.load('cifar10', str(tmp_path)).num_examples == 10
+  finally:
+    os.seteuid(0)
+
+
 def test_data_dir_is_the_archive(published, monkeypatch):
   monkeypatch.chdir(published.parent)
   for data_dir in (published, published.name, published):
