@@ -138,22 +138,13 @@ def train(
       train_dir,
       scaffold=scaffold,
       session_hooks=[
-        # Before the saver: the summary of a step is not newer than its state.
-        tf.train.SummarySaverHook(
-          save_steps=save_summaries_steps,
-          output_dir=train_dir,
-          scaffold=scaffold,
-        ),
-        tf.train.StepCounterHook(save_summaries_steps, output_dir=train_dir),
-        tf.train.CheckpointSaverHook(
+        *_saving_hooks(
           train_dir,
+          run,
+          scaffold,
+          summary_steps=save_summaries_steps,
           save_secs=None if save_checkpoint_steps else save_checkpoint_secs,
           save_steps=save_checkpoint_steps,
-          scaffold=scaffold,
-          listeners=[
-            hooks.FiniteVariables(train_dir),
-            hooks.RunWriter(train_dir, run),
-          ],
         ),
         hooks.GraphWriterHook(train_dir, train_op),
         tf.train.StopAtStepHook(last_step=max_steps),
@@ -176,12 +167,38 @@ def _prepare_folder(train_dir, split, use_fp16, overwrite):
     image_size=cifar10.IMAGE_SIZE,
     float_type=_float_type(use_fp16),
   )
+  if not overwrite:
+    checkpoints.check_same_run(
+      train_dir, class_names=run.class_names, image_size=run.image_size
+    )
   if checkpoints.is_run(train_dir):
     _remove(train_dir, _RUN_FILES if overwrite else _HALF_WRITTEN)
-  checkpoints.check_same_run(
-    train_dir, class_names=run.class_names, image_size=run.image_size
-  )
   return run
+
+
+def _saving_hooks(
+  train_dir, run, scaffold, *, summary_steps, save_secs, save_steps
+):
+  """Returns the hooks that write summaries and checkpoints, in this order.
+
+  The summary of a step is never newer than its state: it is written before.
+  """
+  return [
+    tf.train.SummarySaverHook(
+      save_steps=summary_steps, output_dir=train_dir, scaffold=scaffold
+    ),
+    tf.train.StepCounterHook(summary_steps, output_dir=train_dir),
+    tf.train.CheckpointSaverHook(
+      train_dir,
+      save_secs=save_secs,
+      save_steps=save_steps,
+      scaffold=scaffold,
+      listeners=[
+        hooks.FiniteVariables(train_dir),
+        hooks.RunWriter(train_dir, run),
+      ],
+    ),
+  ]
 
 
 def _is_finished(train_dir, max_steps):
