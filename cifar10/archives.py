@@ -6,6 +6,7 @@ was published, to the byte, is unpacked.
 
 import contextlib
 import dataclasses
+import errno
 import hashlib
 import http.client
 import logging
@@ -59,6 +60,7 @@ def install(archive, data_dir, folder):
 
   Raises:
     DataError: the archive cannot be had, or is not the published one.
+    OSError: there is no space for it.
   """
   path = data_dir
   if not os.path.isfile(path):
@@ -66,12 +68,22 @@ def install(archive, data_dir, folder):
     path = os.path.join(data_dir, archive.filename)
   if not os.path.exists(path):
     _fetch(archive, path)
-  elif fault := _fault(archive, path):
+  else:
+    _check(archive, path)
+  _extract(path, os.path.dirname(path) or '.', folder)
+
+
+def _check(archive, path):
+  """Raises `DataError` for an archive that is not the published one."""
+  try:
+    fault = _fault(archive, path)
+  except OSError as e:
+    raise DataError('%s cannot be read: %s' % (path, e.strerror)) from e
+  if fault:
     raise DataError(
       '%s is not the published archive %s: %s; remove it and try again'
       % (path, archive.url, fault)
     )
-  _extract(path, os.path.dirname(path), folder)
 
 
 def _fetch(archive, path):
@@ -85,6 +97,8 @@ def _fetch(archive, path):
     except urllib.error.HTTPError as e:
       fault = e
     except (OSError, http.client.HTTPException) as e:
+      if _is_no_space(e):
+        raise
       fault = getattr(e, 'reason', None) or e
     if fault:
       reason = ' '.join(str(fault).split())  # a server's words may have lines
@@ -153,7 +167,14 @@ def _extract(path, data_dir, folder):
           with tar.extractfile(member) as source, open(target, 'wb') as f:
             shutil.copyfileobj(source, f)
   except (tarfile.TarError, EOFError, zlib.error, OSError) as e:
+    if _is_no_space(e):
+      raise
     raise DataError('%s cannot be unpacked: %s' % (path, e)) from e
+
+
+def _is_no_space(error):
+  reasons = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+  return getattr(error, 'errno', None) in reasons
 
 
 def _wanted_members(tar, path, folder):

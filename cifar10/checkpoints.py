@@ -122,7 +122,7 @@ def is_run(directory):
     CheckpointError: it holds checkpoints of something else, which a run in it
       would spoil.
   """
-  if read_run(directory) is not None:
+  if os.path.exists(os.path.join(directory, _RUN_FILE)):
     return True
   path = newest(directory)
   if path is None:
@@ -159,18 +159,27 @@ def make_folder(flag, directory):
 def listed(directory):
   """Returns the path prefixes that a folder's index names and that are there.
 
-  Oldest first. The index is the file `checkpoint`, which a saver writes.
+  Oldest first, up to the one that it calls the newest. The index is the file
+  `checkpoint`, which a saver writes.
   """
   try:
     state = tf.train.get_checkpoint_state(directory)
   except _READ_ERRORS:  # empty or cut
     state = None
+  if state is None:
+    return []
+  # Who sets the first line to an older one wants that.
+  newest_path, paths = (
+    state.model_checkpoint_path,
+    list(state.all_model_checkpoint_paths),
+  )
+  if newest_path in paths:
+    paths = paths[: paths.index(newest_path) + 1]
+  else:
+    paths.append(newest_path)
   # By name only: absolute paths are those of a folder that was moved, or of
   # another run, of which this is a copy.
-  names = map(
-    os.path.basename, state.all_model_checkpoint_paths if state else ()
-  )
-  paths = [os.path.join(directory, name) for name in names]
+  paths = [os.path.join(directory, os.path.basename(path)) for path in paths]
   return [path for path in paths if _exists(path)]
 
 
@@ -208,7 +217,16 @@ def _say_once(line, *args):
 
 
 def _fault(path):
-  """Returns why not all of a checkpoint can be read, or None."""
+  """Returns why not all of a checkpoint can be read, or None.
+
+  Raises:
+    CheckpointError: this user may not read it, which does not make it broken.
+  """
+  for part in glob.glob(glob.escape(path) + '.*'):
+    if not os.access(part, os.R_OK):
+      raise CheckpointError(
+        '%s: permission denied: make it readable, or remove it' % part
+      )
   try:
     reader = _open(path)
     for key in reader.get_variable_to_shape_map():
@@ -345,5 +363,8 @@ def first_line(error):
   """Returns the line of a TensorFlow error that says what is wrong."""
   frame = ('Graph execution error', 'Detected at node', 'Node:', ' ', '\t')
   lines = str(getattr(error, 'message', error)).splitlines()
+  # Where several devices fail, each has a line like "  (0) INTERNAL: reason".
+  lines = [re.sub(r'^ +\(\d+\) [A-Z_]+: ', '', line) for line in lines]
+  lines = [line for line in lines if not line.endswith(' root error(s) found.')]
   said = [line for line in lines if line and not line.startswith(frame)]
   return said[0] if said else type(error).__name__

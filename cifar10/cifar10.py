@@ -330,7 +330,7 @@ def train(
   variables and global step, the moving averages of the variables. A loss or a
   gradient that is infinite or no number fails the step
   (`tf.errors.InvalidArgumentError`, which names it) before the global step is
-  counted.
+  counted; some of the variables may be updated by then.
 
   Args:
     total_loss: float32 [], from `loss`.

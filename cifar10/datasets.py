@@ -178,7 +178,8 @@ def load(name, data_dir=DATA_DIR, split='train', fetch=True):
 
   Args:
     name: a name in `SPECS`, or that of a data set of one's own.
-    data_dir: the folder that holds the data set's folder, or that folder.
+    data_dir: the folder that holds the data set's folder, or that folder, or
+      the data set's archive.
     split: 'train' or 'test'.
     fetch: whether to fetch or draw what is not there.
 
@@ -206,7 +207,7 @@ def prepare(spec, data_dir, fetch=True):
     cifar10.UsageError: there are no files, and nowhere to get them from.
   """
   if os.path.exists(data_dir) and not os.path.isdir(data_dir):
-    return _prepare_from_file(spec, data_dir)
+    return _prepare_from_file(spec, data_dir, fetch)
   folder = os.path.join(data_dir, spec.folder)
   if _matches(folder, '*.bin'):
     return folder
@@ -218,9 +219,7 @@ def prepare(spec, data_dir, fetch=True):
   _check_version(spec, data_dir, folder)
   own_name = os.path.basename(os.path.abspath(data_dir)) == spec.folder
   if not fetch or own_name:
-    raise DataError(
-      '%s holds no .bin file of the data set %s' % (data_dir, spec.name)
-    )
+    raise _none_found(spec, data_dir)
   if not (spec.drawn or spec.archive):
     raise UsageError(
       '--dataset=%s: there is no such data set: no .bin file in %s (known '
@@ -230,7 +229,7 @@ def prepare(spec, data_dir, fetch=True):
   return folder
 
 
-def _prepare_from_file(spec, path):
+def _prepare_from_file(spec, path, fetch):
   """Returns the folder of the .bin files, for a DATA_DIR that is an archive."""
   archive = spec.archive
   if archive is None or os.path.getsize(path) != archive.num_bytes:
@@ -240,8 +239,16 @@ def _prepare_from_file(spec, path):
     raise UsageError('--data_dir=%s: %s' % (path, what))
   folder = os.path.join(os.path.dirname(path) or '.', spec.folder)
   if not _matches(folder, '*.bin'):
+    if not fetch:
+      raise _none_found(spec, folder)
     _fill(spec, path, folder)
   return folder
+
+
+def _none_found(spec, folder):
+  return DataError(
+    '%s holds no .bin file of the data set %s' % (folder, spec.name)
+  )
 
 
 def _fill(spec, source, folder):
@@ -262,21 +269,25 @@ def _fill(spec, source, folder):
   except OSError as e:
     raise DataError(
       'the data set %s is not there, and cannot be put into %s: %s: name a '
-      '--data_dir that can be written to' % (spec.name, folder, e.strerror)
+      '--data_dir that has space and can be written to'
+      % (spec.name, folder, e.strerror)
     ) from e
 
 
 def _check_version(spec, *folders):
   """Raises `DataError` where files are of another version than the binary."""
+  if not spec.archive:
+    return
+  names = (*spec.required_files, spec.eval_file)
   for folder in folders:
-    for name in spec.required_files:
-      path = os.path.join(folder, os.path.splitext(name)[0])
-      for suffix, version in (('', 'Python'), ('.mat', 'MATLAB')):
-        if os.path.isfile(path + suffix):
-          raise DataError(
-            '%s is of the %s version%s'
-            % (path + suffix, version, _wanted(spec))
-          )
+    for suffix, version in (('', 'Python'), ('.mat', 'MATLAB')):
+      others = [os.path.splitext(name)[0] + suffix for name in names]
+      paths = [os.path.join(folder, name) for name in others]
+      # One file of such a name may be anybody's.
+      if all(map(os.path.isfile, paths)):
+        raise DataError(
+          '%s is of the %s version%s' % (paths[0], version, _wanted(spec))
+        )
 
 
 def _wanted(spec):
@@ -304,7 +315,10 @@ def _matches(folder, pattern):
   except (FileNotFoundError, NotADirectoryError):
     return []
   except OSError as e:
-    raise DataError('%s cannot be read: %s' % (folder, e.strerror)) from e
+    raise DataError(
+      '%s cannot be read: %s: make it readable, or name another --data_dir'
+      % (folder, e.strerror)
+    ) from e
   return [
     os.path.join(folder, name)
     for name in fnmatch.filter(names, pattern)
@@ -378,8 +392,8 @@ def _check_file(spec, path, num_classes):
     )
   except OSError as e:
     raise DataError(
-      '%s of %d bytes cannot be read: %s%s'
-      % (path, num_bytes, e.strerror, _wanted(spec))
+      '%s of %d bytes cannot be read: %s: make it readable'
+      % (path, num_bytes, e.strerror)
     ) from e
   labels = np.array(records[:, spec.label_index])
   wrong = np.flatnonzero(labels >= num_classes)

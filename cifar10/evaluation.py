@@ -255,6 +255,7 @@ def _write_summary(eval_dir, summary, step):
     writer.write(_event(step=step, summary=summary))
     writer.flush()
   except tf.errors.OpError as e:
+    _event_files.pop(eval_dir, None)  # nothing is read behind a cut record
     raise Error(
       '--eval_dir=%s: summaries cannot be written: %s: free some space, or '
       'name another folder' % (eval_dir, checkpoints.first_line(e))

@@ -120,7 +120,7 @@ class FiniteVariables(tf.train.CheckpointSaverListener):
     except tf.errors.InvalidArgumentError as e:
       raise diverged(
         what_is_not_finite(e),
-        global_step_value,
+        global_step_value - 1,  # that of the step which made it so
         session.run(self._rate),
         self._train_dir,
       ) from e
@@ -167,12 +167,18 @@ class RunWriter(tf.train.CheckpointSaverListener):
   def __init__(self, train_dir, run):
     self._train_dir = train_dir
     self._run = run
-    self._written = False
+    self._folder = None
 
   def before_save(self, session, global_step_value):
     # A folder that was moved away is made anew for what is to be saved.
-    if not self._written or not os.path.isdir(self._train_dir):
+    is_gone = not os.path.lexists(self._train_dir)
+    if self._folder is None or is_gone:
       os.makedirs(self._train_dir, exist_ok=True)
       checkpoints.write_run(self._train_dir, self._run)
-      self._written = True
+      self._folder = os.stat(self._train_dir)
+    elif not os.path.samestat(os.stat(self._train_dir), self._folder):
+      raise Error(
+        '%s is another folder now: nothing was written to it, the run goes on '
+        'from its newest checkpoint where its own folder is' % self._train_dir
+      )
     tf.summary.FileWriterCache.get(self._train_dir).flush()

@@ -57,7 +57,7 @@ def _write_holder(file):
 
 
 def _is_file_at(file, path):
-  with contextlib.suppress(FileNotFoundError):
+  with contextlib.suppress(OSError):  # gone, or its folder is
     return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
   return False
 

@@ -3,9 +3,9 @@
 `train` is what the scripts call; its arguments are their flags.
 """
 
-import glob
 import logging
 import os
+import re
 import signal
 
 import tensorflow.compat.v1 as tf
@@ -27,21 +27,16 @@ from cifar10 import (
 TRAIN_DIR = '/tmp/cifar10_train'
 MAX_STEPS = 100000
 
-# What a process that was killed while it wrote leaves in a run's folder.
+# The names of what a run writes into its folder, and `overwrite` removes. A
+# process that was killed while it wrote leaves those that are half written.
+_CHECKPOINT = r'model\.ckpt-\d+(\.index|\.meta|\.data-\d{5}-of-\d{5})?'
 _HALF_WRITTEN = (
-  'checkpoint.tmp*',
-  'graph.pbtxt.tmp*',
-  'model.ckpt-*.tempstate*',
-  'run.json.*.part',
+  r'((checkpoint|graph\.pbtxt|%s)\.(tmp|tempstate)\w+|run\.json\.\d+\.part)'
+  % _CHECKPOINT
 )
-# What a run of ours writes into its folder, and `overwrite` removes from it.
 _RUN_FILES = (
-  'checkpoint',
-  'events.out.tfevents.*',
-  'graph.pbtxt',
-  'model.ckpt-*',
-  'run.json',
-  *_HALF_WRITTEN,
+  r'(checkpoint|events\.out\.tfevents\.\d+\..+|graph\.pbtxt|run\.json|%s|%s)'
+  % (_CHECKPOINT, _HALF_WRITTEN)
 )
 
 log = logging.getLogger(__name__)
@@ -99,7 +94,7 @@ def train(
     raise UsageError(
       '--seed repeats a run with --num_preprocess_threads=1 only'
     )
-  # Here as well, as this must not wait for data to be fetched.
+  # Refuses a folder of another program, before any data is fetched.
   checkpoints.is_run(train_dir)
   if not overwrite:
     checkpoints.check_same_run(
@@ -215,12 +210,13 @@ def _is_finished(train_dir, max_steps):
   return step >= max_steps
 
 
-def _remove(train_dir, patterns):
-  """Removes files of a run of ours, and no others."""
+def _remove(train_dir, pattern):
+  """Removes the files whose names are a pattern's, and no folders."""
   # A writer of an earlier run in this process would go on in a removed file.
   tf.summary.FileWriterCache.clear()
-  for pattern in patterns:
-    for path in glob.glob(os.path.join(glob.escape(train_dir), pattern)):
+  for name in os.listdir(train_dir):
+    path = os.path.join(train_dir, name)
+    if re.fullmatch(pattern, name) and os.path.isfile(path):
       os.remove(path)
 
 
@@ -365,13 +361,14 @@ def run_session(
     train_op: the operation that does a step.
     train_dir: the folder of the run.
     scaffold: `tf.train.Scaffold` that restores or initializes the variables.
+      The graph has one learning rate in `cifar10.LEARNING_RATE`.
     session_hooks: hooks of the session, which also say when to stop.
     files: paths of the data, which must not change meanwhile.
     log_device_placement: whether to log which device each operation is on.
 
   Raises:
-    cifar10.Error: the loss is not finite, the checkpoint does not fit, or an
-      operation failed.
+    cifar10.Error: something is not finite, the checkpoint does not fit, the
+      data or the folder changed meanwhile, or an operation failed.
     cifar10.Interrupted: SIGINT or SIGTERM came; the state is saved.
   """
   watch = watchdog.Watchdog(files, train_dir)
@@ -395,6 +392,11 @@ def run_session(
     if not is_ours and 'events.out.tfevents' not in str(e):
       raise
     raise _error_of(watch.fault or checkpoints.first_line(e), train_dir) from e
+  _check_outcome(watch, failed, train_dir)
+
+
+def _check_outcome(watch, failed, train_dir):
+  """Raises what ended training before its last step, if something did."""
   if watch.fault:
     raise Error(
       '%s: the run is saved in %s: mend that and go on'
@@ -463,9 +465,9 @@ def _scaffold(train_dir, max_to_keep):
       log.info('Starting a new run in %s', train_dir)
       return
     checkpoints.restore(session, path, variables, optional)
-    # Earlier checkpoints count for max_to_keep, which may be lower than it was.
+    # Those that the index names count for max_to_keep, which may be lower than
+    # it was. All others are nobody's to remove, nor are newer ones, not whole.
     paths = checkpoints.listed(train_dir)
-    # Newer ones that are not whole do not count, nor are they removed.
     paths = paths[: paths.index(path)] if path in paths else paths
     paths.append(path)
     for old in paths[:-max_to_keep]:

@@ -103,12 +103,13 @@ class Watchdog(tf.train.SessionRunHook):
   def _find_fault(self):
     folder, status = self._folder
     try:
-      if not os.path.samestat(os.stat(folder), status):
-        return '%s was replaced during training' % folder
+      is_there = os.path.samestat(os.stat(folder), status)
     except FileNotFoundError:
-      return '%s was moved or removed during training' % folder
+      is_there = False
     except OSError:  # a network's file system may come back
       return None
+    if not is_there:
+      return '%s was moved, removed or replaced during training' % folder
     for path, size in self._sizes.items():
       try:
         now = os.stat(path).st_size

@@ -75,7 +75,9 @@ def exclude(values, *names):
   """Refuses a command line that gives all of some flags."""
 
   def is_fine(_):
-    return not all(values[name].present for name in names)
+    return not all(
+      values[name].present and values[name].value for name in names
+    )
 
   flags.register_multi_flags_validator(
     names,
@@ -120,7 +122,8 @@ def define_data_flags(values):
     values,
     'data_dir',
     '/tmp/cifar10_data',
-    "the folder that holds the data set's folder, or that folder itself",
+    "the folder that holds the data set's folder, or that folder itself, or "
+    'its archive',
   )
   flags.DEFINE_string(
     'dataset',
@@ -318,6 +321,7 @@ def import_quietly(name):
   with tempfile.TemporaryFile() as aside, contextlib.ExitStack() as stack:
     sys.stderr.flush()
     stderr = os.dup(2)
+    signals.stderr = stderr
     stack.callback(_write_all_but_banners, aside, stderr)
     os.dup2(aside.fileno(), 2)
     with signals.deferred():
@@ -326,6 +330,7 @@ def import_quietly(name):
 
 def _write_all_but_banners(aside, stderr):
   os.dup2(stderr, 2)
+  signals.stderr = 2
   os.close(stderr)
   aside.seek(0)
   for line in aside.read().decode(errors='replace').splitlines():

@@ -56,7 +56,8 @@ def fuzz(folder, seconds, first=0):
     except Exception:
       print('round %d' % number)
       raise
-    faulthandler.cancel_dump_traceback_later()
+    finally:
+      faulthandler.cancel_dump_traceback_later()
     ends[function.__name__, end] += 1
     number += 1
   return dict(ends)

@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 
+from cifar10 import checkpoints
+
 ROOT = pathlib.Path(__file__).parent.parent
 FILLING = r'Filling queue with \d+ CIFAR images before starting to train\.'
 TIME = r'\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}'
@@ -50,6 +52,10 @@ def precision(lines):
     float(re.fullmatch(PRECISION, lines[0]).group(1)),
     *map(int, counts),
   )
+
+
+def saved_step(train_dir):
+  return checkpoints.read_global_step(checkpoints.newest(str(train_dir)))
 
 
 @contextlib.contextmanager

@@ -137,6 +137,17 @@ def test_the_newest_that_is_left(tmp_path):
   assert checkpoints.newest(str(moved)) == str(moved / 'model.ckpt-2')
 
 
+@pytest.mark.parametrize('kind', ['first line', 'one line'])
+def test_an_index_that_goes_back(kind, tmp_path):
+  paths = save_steps(tmp_path, 1, 2, 3)
+  index = tmp_path / 'checkpoint'
+  lines = index.read_text().splitlines()
+  lines[0] = 'model_checkpoint_path: "model.ckpt-2"'
+  index.write_text('\n'.join(lines if kind == 'first line' else lines[:1]))
+  assert checkpoints.newest(str(tmp_path)) == paths[1]
+  assert tf.train.latest_checkpoint(str(tmp_path)) == paths[1]
+
+
 def test_an_index_of_absolute_paths_is_of_this_folder(tmp_path):
   first = tmp_path / 'first'
   first.mkdir()
@@ -236,6 +247,22 @@ def test_the_line_of_an_error_that_says_what_is_wrong():
   line = checkpoints.first_line(e.value)
   assert line.startswith('my reason')
   assert '\n' not in line
+
+
+def test_the_line_of_an_error_of_two_devices():
+  with (
+    tf.Graph().as_default(),
+    tf.Session(config=tf.ConfigProto(device_count={'CPU': 2})) as session,
+  ):
+    checks = []
+    for device in ('/cpu:0', '/cpu:1'):
+      with tf.device(device):
+        value = tf.placeholder(tf.float32, [2])
+        checks.append((value, tf.debugging.check_numerics(value, 'my reason')))
+    feed = {value: [np.nan, 1] for value, _ in checks}
+    with pytest.raises(tf.errors.OpError) as e:
+      session.run([check for _, check in checks], feed)
+  assert checkpoints.first_line(e.value).startswith('my reason')
 
 
 def test_restore_sets_and_casts(tmp_path):

@@ -199,7 +199,10 @@ def test_a_read_only_folder_will_do(folder, tmp_path):
 
 def test_data_dir_is_the_archive(published, monkeypatch):
   monkeypatch.chdir(published.parent)
-  for data_dir in (published, published.name, published):
+  name = published.name
+  with pytest.raises(datasets.DataError, match='no .bin file'):
+    datasets.load('cifar10', name, fetch=False)
+  for data_dir in (name, published, name):
     assert datasets.load('cifar10', str(data_dir)).num_examples == 10
   assert sorted(os.listdir()) == [
     'cifar-10-batches-bin',

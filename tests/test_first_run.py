@@ -2,10 +2,13 @@
 
 import hashlib
 import os
+import resource
+import shutil
 import signal
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 
 import data_sets
@@ -110,35 +113,69 @@ def test_killed_while_unpacking(serve, published, tmp_path):
   data_dir.mkdir()
   (data_dir / 'cifar-10-binary.tar.gz').write_bytes(published)
   url = 'http://127.0.0.1:1/cifar-10-binary.tar.gz'
-  for _ in range(5):
+  for i in range(5):
+    left = set(data_dir.glob('*.part'))
     process = start(url, published, data_dir)
     while process.poll() is None:
-      if list(data_dir.glob('cifar-10-batches-bin.*.part')):
+      # A folder that was not there before is this process's.
+      if set(data_dir.glob('*.part')) - left:
+        time.sleep(0.005 * i)
         process.kill()
-    process.communicate()
+        break
+    _, err = process.communicate()
+    assert 'Unpacking' in err
     names = {path.name for path in data_dir.glob('cifar-10-batches-bin/*.bin')}
     assert len(names) in (0, 6)
+    shutil.rmtree(data_dir / 'cifar-10-batches-bin', ignore_errors=True)
   assert_prepared(start(url, published, data_dir), data_dir)
 
 
 def test_two_first_runs_at_once(serve, published, tmp_path):
-  both = []
+  asked, waiting = threading.Event(), threading.Event()
 
   def slow(handler):
+    asked.set()
     handler.head(length=len(published))
     handler.wfile.write(published[:-1])
-    wait_for(lambda: len(both) == 2)
-    # The second has had time to come to the lock.
-    time.sleep(3)
+    waiting.wait(30)
     handler.wfile.write(published[-1:])
 
   data_dir = tmp_path / 'data'
   server = serve(slow)
   url = server.url.replace('things', 'cifar-10-binary')
-  for _ in range(2):
-    both.append(start(url, published, data_dir))
-  said = [assert_prepared(process, data_dir) for process in both]
+  first = start(url, published, data_dir)
+  assert asked.wait(30)
+  second = start(url, published, data_dir)
+  line = second.stderr.readline()
+  waiting.set()
+  assert line.startswith('Waiting for process %d: ' % first.pid)
+  assert_prepared(second, data_dir)
+  assert_prepared(first, data_dir)
   assert server.num_requests == 1
-  (waiting,) = [err for err in said if 'Waiting for process' in err]
-  others = {process.pid for process in both}
-  assert any('process %d:' % pid in waiting for pid in others)
+
+
+@pytest.mark.parametrize('what', ['download', 'unpack'])
+def test_no_space(what, serve, published, tmp_path):
+  data_dir = tmp_path / 'data'
+  data_dir.mkdir()
+  if what == 'unpack':
+    (data_dir / 'cifar-10-binary.tar.gz').write_bytes(published)
+
+  def whole(handler):
+    handler.head(length=len(published))
+    handler.wfile.write(published)
+
+  url = serve(whole).url.replace('things', 'cifar-10-binary')
+  process = start(url, published, data_dir)
+  # No file of more than a megabyte.
+  limit = (1 << 20, 1 << 20)
+  resource.prlimit(process.pid, resource.RLIMIT_FSIZE, limit)
+  _, err = process.communicate(timeout=30)
+  assert process.returncode == 1
+  assert err.splitlines()[-1] == (
+    'prepare_data.py: the data set cifar10 is not there, and cannot be put '
+    'into %s/cifar-10-batches-bin: File too large: name a --data_dir that has '
+    'space and can be written to' % data_dir
+  )
+  left = ['cifar-10-binary.tar.gz'] if what == 'unpack' else []
+  assert [path.name for path in data_dir.iterdir()] == left

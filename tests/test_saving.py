@@ -9,16 +9,19 @@ import resource
 import subprocess
 
 import pytest
-from processes import ALARMING, command, losses, past_step_3, run
+from processes import (
+  ALARMING,
+  command,
+  losses,
+  past_step_3,
+  run,
+  saved_step,
+)
 from tensorboard.backend.event_processing import event_accumulator
 
 from cifar10 import checkpoints
 
 pytestmark = pytest.mark.process
-
-
-def saved_step(train_dir):
-  return checkpoints.read_global_step(checkpoints.newest(str(train_dir)))
 
 
 def charted_steps(train_dir, tag='total_loss_raw'):
@@ -145,8 +148,8 @@ def test_a_folder_that_is_moved_away_is_made_anew(small_run, tmp_path):
     out, err = process.communicate(timeout=60)
   assert process.returncode == 1
   assert err.splitlines()[-1] == (
-    'train.py: %s was moved or removed during training: the run is saved in '
-    '%s: mend that and go on' % (train_dir, train_dir)
+    'train.py: %s was moved, removed or replaced during training: the run is '
+    'saved in %s: mend that and go on' % (train_dir, train_dir)
   )
   step = last_printed_step('step 3,' + out) + 1
   assert saved_step(train_dir) == step
@@ -154,6 +157,23 @@ def test_a_folder_that_is_moved_away_is_made_anew(small_run, tmp_path):
   assert checkpoints.read_run(str(train_dir)).dataset == 'small'
   out, _ = run('train', max_steps=step + 1, **small_run)
   assert list(losses(out)) == [step]
+
+
+def test_a_folder_in_the_place_of_ours_is_not_written_to(small_run, tmp_path):
+  train_dir = small_run['train_dir']
+  run('train', max_steps=2, **{**small_run, 'train_dir': tmp_path / 'other'})
+  names = sorted(path.name for path in (tmp_path / 'other').iterdir())
+  with past_step_3(max_to_keep=1, **small_run) as process:
+    train_dir.rename(tmp_path / 'moved')
+    (tmp_path / 'other').rename(train_dir)
+    _, err = process.communicate(timeout=60)
+  assert process.returncode == 1
+  assert err.splitlines()[-1].startswith(
+    'train.py: %s is another folder now: nothing was written' % train_dir
+  )
+  assert sorted(path.name for path in train_dir.iterdir()) == names
+  assert saved_step(train_dir) == 2
+  assert saved_step(tmp_path / 'moved') == 0
 
 
 def test_an_older_checkpoint_at_a_lower_rate(small_run):
@@ -164,6 +184,7 @@ def test_an_older_checkpoint_at_a_lower_rate(small_run):
       max_steps=99,
       learning_rate=1e4,
       save_checkpoint_steps=1,
+      seed=1,
       **small_run,
     ),
     capture_output=True,

@@ -293,12 +293,16 @@ def test_overwrite_starts_afresh_and_keeps_other_files(
 ):
   run = tmp_path / 'run'
   train(small_data, run, 3)
-  (run / 'notes.txt').write_text('mine')
+  others = ['notes.txt', 'model.ckpt-best.zip', 'model.ckpt-2.index.bak']
+  for name in others:
+    (run / name).write_text('mine')
   (run / 'model.ckpt').mkdir()
+  (run / 'model.ckpt-7').mkdir()
+  (run / 'run.json').write_text('broken')
   train(small_data, run, 2, overwrite=True)
   assert checkpoints.read_global_step(checkpoints.newest(str(run))) == 2
-  assert (run / 'notes.txt').read_text() == 'mine'
-  assert (run / 'model.ckpt').is_dir()
+  assert {(run / name).read_text() for name in others} == {'mine'}
+  assert (run / 'model.ckpt').is_dir() and (run / 'model.ckpt-7').is_dir()
   assert not list(run.glob('model.ckpt-3*'))
   assert written_steps(run, 'total_loss') == [1]
 
