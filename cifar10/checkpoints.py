@@ -79,15 +79,21 @@ def read_run(directory):
   """
   path = os.path.join(directory, _RUN_FILE)
   try:
+    if os.path.exists(path) and not os.path.isfile(path):
+      raise TypeError('it is no file')
     with open(path, encoding='utf-8') as f:
       fields = json.load(f)
     # A later version may have more to say.
     known = {field.name for field in dataclasses.fields(Run)}
     run = Run(**{key: fields[key] for key in fields if key in known})
-    return dataclasses.replace(run, class_names=tuple(run.class_names))
+    run = dataclasses.replace(run, class_names=tuple(run.class_names))
+    for value in (run.dataset, run.float_type, *run.class_names):
+      if not isinstance(value, str):
+        raise TypeError('%r is no name' % value)
+    return run
   except (FileNotFoundError, NotADirectoryError):
     return None
-  except (ValueError, TypeError) as e:
+  except (OSError, ValueError, TypeError, RecursionError) as e:
     raise CheckpointError(
       '%s cannot be understood (%s): remove it, and say by flags what it said'
       % (path, e)
@@ -162,6 +168,8 @@ def listed(directory):
   Oldest first, up to the one that it calls the newest. The index is the file
   `checkpoint`, which a saver writes.
   """
+  if not os.path.isfile(os.path.join(directory, 'checkpoint')):
+    return []  # nor is a pipe of that name read
   try:
     state = tf.train.get_checkpoint_state(directory)
   except _READ_ERRORS:  # empty or cut

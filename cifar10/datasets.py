@@ -362,6 +362,8 @@ def _read_class_names(spec, folder):
       'the labels' % path
     )
   try:
+    if not os.path.isfile(path):
+      raise OSError('it is no file')
     with open(path, encoding='utf-8-sig') as f:  # some editors write a mark
       names = tuple(line.strip() for line in f if line.strip())
   except (OSError, UnicodeDecodeError) as e:
@@ -390,10 +392,10 @@ def _check_file(spec, path, num_classes):
     records = np.memmap(
       path, np.uint8, 'r', shape=(num_records, spec.record_bytes)
     )
-  except OSError as e:
+  except (OSError, ValueError) as e:  # the latter if it has just been cut
     raise DataError(
       '%s of %d bytes cannot be read: %s: make it readable'
-      % (path, num_bytes, e.strerror)
+      % (path, num_bytes, getattr(e, 'strerror', e))
     ) from e
   labels = np.array(records[:, spec.label_index])
   wrong = np.flatnonzero(labels >= num_classes)

@@ -77,6 +77,10 @@ def evaluate(
   )
   if dataset is not None:
     datasets.check_known(dataset, data_dir)
+  if os.path.exists(checkpoint_dir) and not os.path.isdir(checkpoint_dir):
+    raise checkpoints.CheckpointError(
+      '--checkpoint_dir=%s: not a folder' % checkpoint_dir
+    )
   last_step, waiting = None, False
   last_time = time.monotonic()
   while True:

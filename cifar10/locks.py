@@ -4,6 +4,8 @@ import contextlib
 import fcntl
 import logging
 import os
+import re
+import stat
 
 from cifar10 import Error
 
@@ -35,24 +37,26 @@ def exclusive(directory, name=LOCK_FILE, wait=False):
   file, locked = _open_locked(path, wait)
   with file:
     try:
-      _write_holder(file)
+      _write_holder(file, path)
       yield locked
     finally:
       # While the lock is held, so nobody else has written to this file. Another
       # folder may be in the place of ours, with the lock of another process.
       if _is_file_at(file, path):
-        os.remove(path)
+        with contextlib.suppress(OSError):  # that is not what went wrong
+          os.remove(path)
 
 
-def _write_holder(file):
+def _write_holder(file, path):
   try:
-    file.truncate(0)
+    file.seek(0)
+    file.truncate()
     file.write('%d\n' % os.getpid())
     file.flush()
   except OSError as e:
     raise Error(
       '%s cannot be written: %s: free some space, or name another folder'
-      % (file.name, e.strerror)
+      % (path, e.strerror)
     ) from e
 
 
@@ -65,9 +69,9 @@ def _is_file_at(file, path):
 def _open_locked(path, wait):
   """Opens and locks the file that is at `path` once it is locked."""
   while True:
-    file = open(path, 'a+', encoding='utf-8')  # noqa: SIM115
+    file = _open(path)
     try:
-      _lock(file, wait)
+      _lock(file, path, wait)
     except BlockingIOError as e:
       holder = _read_holder(file)
       file.close()
@@ -84,13 +88,32 @@ def _open_locked(path, wait):
     file.close()
 
 
-def _lock(file, wait):
+def _open(path):
+  """Opens a lock's file, which must be none of somebody else's."""
+  if os.path.lexists(path) and not _is_lock(path):
+    raise Error('%s is no lock of this program: move it away' % path)
+  descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+  return os.fdopen(descriptor, 'r+', encoding='utf-8')
+
+
+def _is_lock(path):
+  try:
+    # A link or a pipe would be written to, or waited for.
+    if not stat.S_ISREG(os.lstat(path).st_mode):
+      return False
+    with open(path, 'rb') as f:
+      return re.fullmatch(rb'\d*\n?', f.read(100)) is not None
+  except FileNotFoundError:  # its holder has just removed it
+    return True
+
+
+def _lock(file, path, wait):
   try:
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
   except BlockingIOError:
     if not wait:
       raise
-    log.info('Waiting for process %s: %s', _read_holder(file), file.name)
+    log.info('Waiting for process %s: %s', _read_holder(file), path)
     fcntl.flock(file, fcntl.LOCK_EX)
 
 

@@ -26,7 +26,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from cifar10 import Error, UsageError, signals
 
-_MAX_INT = 2**31 - 1  # TensorFlow's int32
+MAX_INT = 2**31 - 1  # TensorFlow's int32
 
 # Flags that every `FlagValues` has, and that are no argument of ours.
 _GENERAL_FLAGS = ('help', 'h', 'flagfile', 'undefok')
@@ -47,7 +47,7 @@ def new_flags():
   return values
 
 
-def define_positive(values, name, default, text, maximum=_MAX_INT):
+def define_positive(values, name, default, text, maximum=MAX_INT):
   """Defines a flag that takes a whole number from 1 to `maximum`."""
   flags.DEFINE_integer(
     name,
@@ -100,6 +100,8 @@ class _FolderParser(flags.ArgumentParser):
       argument.encode()
     except UnicodeEncodeError as e:
       raise ValueError('TensorFlow takes names in UTF-8 only') from e
+    if '://' in argument:
+      raise ValueError('must be a folder of this machine, not a URL')
     # Looking for checkpoints, it would find, and prune, those of other folders.
     if self._is_run and glob.escape(argument) != argument:
       raise ValueError('TensorFlow takes *, ? and [ for patterns')
@@ -144,7 +146,7 @@ def define_network_flags(values):
 def _define_input_flags(values):
   """Defines how pictures are shuffled and distorted."""
   flags.DEFINE_integer(
-    'seed', None, 'repeats a run on CPUs', 0, _MAX_INT, flag_values=values
+    'seed', None, 'repeats a run on CPUs', 0, MAX_INT, flag_values=values
   )
   define_float(
     values,
@@ -242,9 +244,7 @@ def run(main, values, doc, unless_given=()):
   for signum in signals.SIGNALS:
     signal.signal(signum, _interrupt)
   try:
-    if any(re.match('--?undefok(=|$)', word) for word in sys.argv):
-      raise UsageError('--undefok: no flag is ever ignored here')
-    rest = values(sys.argv)[1:]
+    rest = _parse(values)
     if values.help:
       print(_help(values, doc, unless_given))
       sys.exit(0)
@@ -260,13 +260,27 @@ def run(main, values, doc, unless_given=()):
   except Error as e:
     _fail(e, e.exit_status)
   except OSError as e:
-    _fail(e, Error.exit_status)
+    where = '' if e.filename else 'standard output, or a file: '
+    _fail('%s%s' % (where, e), Error.exit_status)
+  except MemoryError:
+    _fail('not enough memory: give a smaller --batch_size', Error.exit_status)
   except BaseException:
     # Where a signal comes inside a library, that may make another error of it.
     if not _received:
       raise
     name = signal.Signals(_received[0]).name
     _fail('interrupted by %s' % name, 128 + _received[0])
+
+
+def _parse(values):
+  """Parses the command line, and returns the words that are no flags."""
+  try:
+    words = values.read_flags_from_files(sys.argv[1:])
+  except UnicodeDecodeError as e:
+    raise UsageError('--flagfile is no text in UTF-8: %s' % e) from e
+  if any(re.match('--?undefok(=|$)', word) for word in words):
+    raise UsageError('--undefok: no flag is ever ignored here')
+  return values([sys.argv[0], *words])[1:]
 
 
 def _open_closed_streams():
@@ -279,6 +293,9 @@ def _open_closed_streams():
       stream = open(os.devnull, 'w')  # noqa: SIM115
       os.dup2(stream.fileno(), descriptor)
       setattr(sys, name, stream)
+    elif hasattr(getattr(sys, name), 'reconfigure'):
+      # Any name can be said, whatever the output's encoding.
+      getattr(sys, name).reconfigure(errors='backslashreplace')
 
 
 def _set_up_process(values):
@@ -353,7 +370,8 @@ def _fail(reason, exit_status):
   )
   # A name that is not UTF-8 can be said all the same.
   line = line.encode(errors='backslashreplace').decode()
-  print(line, file=sys.stderr)
+  with contextlib.suppress(OSError):  # nobody reads it: the status says it too
+    print(line, file=sys.stderr, flush=True)
   sys.exit(exit_status)
 
 

@@ -40,6 +40,7 @@ flags.DEFINE_integer(
   0,
   'end after so many seconds without a new checkpoint; 0: never',
   0,
+  command_line.MAX_INT,
   flag_values=FLAGS,
 )
 command_line.exclude(FLAGS, 'run_once', 'idle_timeout_secs')

@@ -52,6 +52,9 @@ def test_run_round_trip(tmp_path):
     '{"dataset": "small"}',
     '{"nonsense": 1}',
     'null',
+    '[' * 100000,
+    '{"dataset": 5, "class_names": [], "image_size": 1, "float_type": "b"}',
+    '{"dataset": "a", "class_names": [5], "image_size": 1, "float_type": "b"}',
     '{"dataset": "a", "class_names": 5, "image_size": 24, "float_type": "b"}',
   ],
 )
@@ -135,6 +138,14 @@ def test_the_newest_that_is_left(tmp_path):
   assert checkpoints.newest(str(tmp_path)) == paths[1]
   moved = tmp_path.rename(tmp_path.with_name('moved'))
   assert checkpoints.newest(str(moved)) == str(moved / 'model.ckpt-2')
+
+
+def test_pipes_are_not_waited_for(tmp_path):
+  for name in ('checkpoint', 'run.json'):
+    os.mkfifo(tmp_path / name)
+  assert checkpoints.newest(str(tmp_path)) is None
+  with pytest.raises(checkpoints.CheckpointError, match='run.json cannot be'):
+    checkpoints.read_run(str(tmp_path))
 
 
 @pytest.mark.parametrize('kind', ['first line', 'one line'])

@@ -140,6 +140,8 @@ def test_help(script, word, monkeypatch, capsys):
     ),
     (['--flagfile=/nowhere'], '/nowhere'),
     (['--undefok=nosuch', '--nosuch=1'], '--undefok'),
+    (['--train_dir=ram://x'], 'must be a folder of this machine'),
+    (['--data_dir=file:///x'], 'must be a folder of this machine'),
   ],
 )
 def test_what_is_wrong_is_named_in_one_line(words, said, monkeypatch, capsys):
@@ -151,6 +153,21 @@ def test_what_is_wrong_is_named_in_one_line(words, said, monkeypatch, capsys):
   assert err.startswith('script.py: ')
   assert said in err
   assert err.count('\n') == 1
+
+
+@pytest.mark.parametrize(
+  'content, said',
+  [
+    (b'\xff\xfe', 'no text in UTF-8'),
+    (b'--undefok=foo\n--foo=1\n', '--undefok: no flag is ever ignored'),
+    (b'--foo=1\n', "Unknown command line flag 'foo'"),
+  ],
+)
+def test_flags_in_a_file(content, said, tmp_path, monkeypatch, capsys):
+  (tmp_path / 'flags').write_bytes(content)
+  words = ['--flagfile=%s' % (tmp_path / 'flags')]
+  assert exit_of(command_line.new_flags(), monkeypatch, *words) == 2
+  assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -168,7 +185,8 @@ def test_exit_status(error, status, monkeypatch, capsys):
 
   values = command_line.new_flags()
   assert exit_of(values, monkeypatch, main=main) == status
-  assert capsys.readouterr().err == 'script.py: what where\n'
+  said = '' if type(error) is not OSError else 'standard output, or a file: '
+  assert capsys.readouterr().err == 'script.py: %swhat where\n' % said
 
 
 @pytest.mark.parametrize('signum', [signal.SIGINT, signal.SIGTERM])

@@ -49,10 +49,11 @@ def test_unusable_names_file(own, tmp_path, content, reason):
   assert refusal('pets', tmp_path).startswith('%s %s' % (path, reason))
 
 
-def test_names_file_that_is_a_folder(own, tmp_path):
+@pytest.mark.parametrize('make', [os.mkdir, os.mkfifo])
+def test_names_file_that_is_no_file(make, own, tmp_path):
   path = own / 'batches.meta.txt'
   path.unlink()
-  path.mkdir()
+  make(path)
   assert refusal('pets', tmp_path).startswith('%s cannot be read' % path)
 
 

@@ -201,6 +201,12 @@ def test_a_data_set_that_cannot_be_is_refused_at_once(evaluate, tmp_path):
   assert not (tmp_path / 'eval').exists()
 
 
+def test_a_file_in_place_of_the_folder(evaluate, tmp_path, data_dir):
+  path = next(data_dir.rglob('*.bin'))
+  with pytest.raises(checkpoints.CheckpointError, match='bin: not a folder'):
+    evaluate(checkpoint_dir=str(path), run_once=False)
+
+
 def test_without_a_checkpoint(evaluate, tmp_path):
   with pytest.raises(checkpoints.CheckpointError, match='holds no checkpoint'):
     evaluate()

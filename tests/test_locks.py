@@ -82,6 +82,27 @@ def test_the_lock_of_a_folder_in_the_place_of_ours_stays(tmp_path):
   assert (folder / locks.LOCK_FILE).read_text() == '123'
 
 
+@pytest.mark.parametrize('kind', ['link', 'pipe', 'folder', 'notes'])
+def test_what_is_somebody_elses_stays(kind, tmp_path):
+  path = tmp_path / locks.LOCK_FILE
+  (tmp_path / 'notes').write_text('mine')
+  if kind == 'link':
+    path.symlink_to('notes')
+  elif kind == 'pipe':
+    os.mkfifo(path)
+  elif kind == 'folder':
+    path.mkdir()
+  else:
+    path.write_text('mine')
+  with (
+    pytest.raises(Error, match='is no lock of this program: move it away'),
+    locks.exclusive(str(tmp_path)),
+  ):
+    pass
+  assert (tmp_path / 'notes').read_text() == 'mine'
+  assert path.is_symlink() == (kind == 'link')
+
+
 def test_many_in_turn_never_two_at_once(tmp_path):
   code = (
     'import sys\n'
