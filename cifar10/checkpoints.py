@@ -176,15 +176,9 @@ def listed(directory):
     state = None
   if state is None:
     return []
-  # Who sets the first line to an older one wants that.
-  newest_path, paths = (
-    state.model_checkpoint_path,
-    list(state.all_model_checkpoint_paths),
-  )
-  if newest_path in paths:
-    paths = paths[: paths.index(newest_path) + 1]
-  else:
-    paths.append(newest_path)
+  paths = list(state.all_model_checkpoint_paths)
+  last = state.model_checkpoint_path  # who sets it to an older one wants that
+  paths = paths[: paths.index(last) + 1] if last in paths else [*paths, last]
   # By name only: absolute paths are those of a folder that was moved, or of
   # another run, of which this is a copy.
   paths = [os.path.join(directory, os.path.basename(path)) for path in paths]
