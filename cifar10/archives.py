@@ -103,7 +103,8 @@ def _fetch(archive, path):
     if fault:
       reason = ' '.join(str(fault).split())  # a server's words may have lines
       raise DataError(
-        'cannot download %s: %s; put the archive at %s by hand, or try '
+        'cannot download %s: %s; name the folder that has the data with '
+        '--data_dir, or put the archive at %s by hand, or try '
         '--dataset=sample, which needs no network' % (archive.url, reason, path)
       )
     os.replace(part, path)

@@ -8,8 +8,13 @@ import contextlib
 import os
 import signal
 import threading
+import time
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+# Seconds within which another signal is the first one once more: a wrapper that
+# passes signals on makes two of a Ctrl-C, which the terminal sends to all.
+REPEAT_SECS = 1.0
 
 # The descriptor of standard error; another one while 2 is put aside.
 stderr = 2
@@ -23,12 +28,15 @@ def deferred():
   if threading.current_thread() is not threading.main_thread():
     yield
     return
-  received = []
+  received, first_time = [], 0.0
 
   def handle(signum, _):
-    if received:
+    nonlocal first_time
+    if not received:
+      first_time = time.monotonic()
+      received.append(signum)
+    elif time.monotonic() - first_time > REPEAT_SECS:
       end_at_once(signum)
-    received.append(signum)
 
   previous = {signum: signal.signal(signum, handle) for signum in SIGNALS}
   try:

@@ -91,10 +91,12 @@ class Watchdog(tf.train.SessionRunHook):
         if not numbers:
           return
         for signum in filter(signals.SIGNALS.__contains__, numbers):
-          if deadline:
+          now = time.monotonic()
+          if deadline is None:
+            self.signum = self.signum or signum
+            first_time, deadline = now, now + _GRACE_SECS
+          elif now - first_time > signals.REPEAT_SECS:
             signals.end_at_once(signum)
-          self.signum = self.signum or signum
-          deadline = time.monotonic() + _GRACE_SECS
       self.fault = self.fault or self._find_fault()
       late = deadline and time.monotonic() > deadline
       if (self.fault or late) and self._coordinator:

@@ -18,8 +18,16 @@ import sys
 import tempfile
 import textwrap
 import threading
+import time
 
-from absl import flags
+try:
+  from absl import flags
+except ImportError:
+  sys.exit(
+    '%s: TensorFlow is not installed for %s: activate the environment that has '
+    'it (. .venv/bin/activate), or pip install -r requirements.txt'
+    % (os.path.basename(sys.argv[0]), sys.executable)
+  )
 
 # `python scripts/train.py` finds the package of the clone that it is in.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -31,7 +39,8 @@ MAX_INT = 2**31 - 1  # TensorFlow's int32
 # Flags that every `FlagValues` has, and that are no argument of ours.
 _GENERAL_FLAGS = ('help', 'h', 'flagfile', 'undefok')
 
-# Signals that came while no training was there to end by itself.
+# Signals that came while no training was there to end by itself: the first one,
+# and when that was.
 _received = []
 
 # What TensorFlow's libraries print while they are loaded, whatever the level.
@@ -357,8 +366,10 @@ def _write_all_but_banners(aside, stderr):
 
 def _interrupt(signum, _):
   if _received:
-    signals.end_at_once(signum)
-  _received.append(signum)
+    if time.monotonic() - _received[1] > signals.REPEAT_SECS:
+      signals.end_at_once(signum)
+    return
+  _received.extend([signum, time.monotonic()])
   # This is no `Exception`, as which libraries might take it for one of theirs.
   raise KeyboardInterrupt
 
