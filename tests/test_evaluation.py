@@ -118,63 +118,59 @@ def test_summaries_are_written_at_the_step(evaluate, tmp_path):
   assert written.keys() == expected
 
 
+class Clock:
+  """Stands for the clock: time passes at once, and something happens in it."""
+
+  def __init__(self, happens):
+    self.naps = []
+    self._happens = happens
+
+  def monotonic(self):
+    return sum(self.naps)
+
+  def sleep(self, seconds):
+    self.naps.append(seconds)
+    self._happens(self.naps)
+
+
 def test_the_newest_checkpoint_once_for_each_step(
   evaluate, tmp_path, monkeypatch, capsys
 ):
   run = tmp_path / 'run'
-  naps = []
 
-  class Time:
-    """Stands for the clock: between two looks, time passes at once."""
+  def happens(naps):
+    if len(naps) == 2:
+      save_constant_network(run, 4, 10)
+    elif len(naps) == 4:
+      for path in run.iterdir():  # as --overwrite does
+        path.unlink()
+    elif len(naps) == 5:
+      save_constant_network(run, 3, 10)
+    elif len(naps) == 6:
+      raise KeyboardInterrupt
 
-    @staticmethod
-    def monotonic():
-      return sum(naps)
-
-    @staticmethod
-    def sleep(seconds):
-      naps.append(seconds)
-      if len(naps) == 2:
-        save_constant_network(run, 4, 10)
-      elif len(naps) == 4:
-        for path in run.iterdir():  # as --overwrite does
-          path.unlink()
-      elif len(naps) == 5:
-        save_constant_network(run, 3, 10)
-      elif len(naps) == 6:
-        raise KeyboardInterrupt
-
-  monkeypatch.setattr(evaluation, 'time', Time)
+  clock = Clock(happens)
+  monkeypatch.setattr(evaluation, 'time', clock)
   with pytest.raises(KeyboardInterrupt):
     evaluate(run_once=False, eval_interval_secs=7)
-  assert naps == [7] * 6
+  assert clock.naps == [7] * 6
   counts = capsys.readouterr().out.splitlines()[1::2]
   assert counts == ['11 of 20 correct, step 10', '1 of 20 correct, step 10']
 
 
 def test_it_ends_when_nothing_comes(evaluate, tmp_path, monkeypatch, caplog):
-  naps = []
+  def happens(naps):
+    if sum(naps) == 10:
+      save_constant_network(tmp_path / 'run', 4, 11)
 
-  class Time:
-    """Stands for the clock: a second checkpoint comes after ten seconds."""
-
-    @staticmethod
-    def monotonic():
-      return sum(naps)
-
-    @staticmethod
-    def sleep(seconds):
-      naps.append(seconds)
-      if sum(naps) == 10:
-        save_constant_network(tmp_path / 'run', 4, 11)
-
-  monkeypatch.setattr(evaluation, 'time', Time)
+  clock = Clock(happens)
+  monkeypatch.setattr(evaluation, 'time', clock)
   caplog.set_level('INFO')
   save_constant_network(tmp_path / 'run', 4, 10)
   with pytest.raises(ValueError):  # two results are printed, not one
     evaluate(run_once=False, eval_interval_secs=5, idle_timeout_secs=12)
   # Two looks to the second; from there two more, and what is left of twelve.
-  assert naps == [5, 5, 5, 5, 2]
+  assert clock.naps == [5, 5, 5, 5, 2]
   assert 'No new checkpoint in 12 seconds' in caplog.text
 
 
