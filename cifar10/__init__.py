@@ -16,7 +16,8 @@ the package loads no TensorFlow; its modules, lowest first:
   signals        SIGINT and SIGTERM, while TensorFlow is at work
   watchdog       ends training on a signal, or when its files change
   hooks          what happens around each step
-  training       towers and the training loop
+  towers         a copy of the network on each device
+  training       the training loop
   evaluation     the evaluator
 """
 

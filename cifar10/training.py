@@ -1,4 +1,4 @@
-"""Training: towers, hooks, and one loop for one device or many.
+"""Training: hooks, and one loop for one device or many.
 
 `train` is what the scripts call; its arguments are their flags.
 """
@@ -21,6 +21,7 @@ from cifar10 import (
   hooks,
   locks,
   signals,
+  towers,
   watchdog,
 )
 
@@ -120,7 +121,7 @@ def train(
         min_queue_fraction=min_queue_fraction,
         num_preprocess_threads=num_preprocess_threads,
         use_fp16=use_fp16,
-        devices=tower_devices(num_gpus),
+        devices=towers.devices(num_gpus),
       )
       scaffold = _scaffold(train_dir, max_to_keep)
     print(
@@ -220,26 +221,6 @@ def _remove(train_dir, pattern):
       os.remove(path)
 
 
-def tower_devices(num_gpus):
-  """Returns a device for each tower, and logs what runs where.
-
-  Args:
-    num_gpus: how many towers; None: no towers.
-
-  Returns:
-    A list of device strings; towers without a GPU are on the CPU. [None] for
-    the plain network, which goes where TensorFlow puts it.
-  """
-  if num_gpus is None:
-    return [None]
-  found = len(tf.config.list_physical_devices('GPU'))
-  devices = ['/gpu:%d' % i if i < found else '/cpu:0' for i in range(num_gpus)]
-  log.info(
-    '%d towers on %s (%d GPUs found)', num_gpus, ', '.join(devices), found
-  )
-  return devices
-
-
 def build_graph(
   split,
   *,
@@ -284,66 +265,13 @@ def build_graph(
     logits = cifar10.inference(images, split.num_classes, use_fp16)
     loss = cifar10.loss(logits, labels)
     return loss, cifar10.train(loss, global_step, **schedule)
-  loss, losses, gradients = _towers(
+  loss, losses, gradients = towers.build(
     batches, devices, num_classes=split.num_classes, use_fp16=use_fp16
   )
   train_op = cifar10.train(
     loss, global_step, losses=losses, gradients=gradients, **schedule
   )
   return loss, train_op
-
-
-def _towers(batches, devices, **network):
-  """Builds a tower on each device, and averages what they compute.
-
-  Returns:
-    The mean total loss, the means of its terms, the mean gradients.
-  """
-  tower_losses, tower_grads = [], []
-  with tf.variable_scope(tf.get_variable_scope(), reuse=tf.AUTO_REUSE):
-    for i, (device, (images, labels)) in enumerate(zip(devices, batches)):
-      name = '%s_%d' % (cifar10.TOWER_NAME, i)
-      with tf.device(device), tf.name_scope(name) as scope:
-        loss = tower_loss(scope, images, labels, summarize=i == 0, **network)
-        variables = tf.trainable_variables()
-        tower_losses.append([*tf.get_collection('losses', scope), loss])
-        tower_grads.append(list(zip(tf.gradients(loss, variables), variables)))
-  with tf.device('/cpu:0'), tf.name_scope('loss'):
-    *losses, loss = [
-      tf.reduce_mean(tf.stack(values), name=cifar10.loss_name(values[0]))
-      for values in zip(*tower_losses)
-    ]
-  with tf.device('/cpu:0'), tf.name_scope('average_gradients'):
-    return loss, losses, average_gradients(tower_grads)
-
-
-def tower_loss(scope, images, labels, **network):
-  """Returns the total loss of one tower.
-
-  Args:
-    scope: the tower's name scope, which tells its losses from the others'.
-    images: float [batch, height, width, 3].
-    labels: int32 [batch].
-    **network: arguments of `cifar10.inference`.
-  """
-  logits = cifar10.inference(images, **network)
-  return cifar10.loss(logits, labels, scope)
-
-
-def average_gradients(tower_grads):
-  """Averages each variable's gradient over the towers, which waits for all.
-
-  Args:
-    tower_grads: a list for each tower of (gradient, variable), all in the same
-      order.
-
-  Returns:
-    A list of (mean gradient, variable).
-  """
-  return [
-    (tf.add_n([gradient for gradient, _ in pairs]) / len(pairs), pairs[0][1])
-    for pairs in zip(*tower_grads)
-  ]
 
 
 def run_session(
