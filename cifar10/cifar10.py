@@ -235,7 +235,9 @@ def _variable_on_cpu(name, shape, initializer):
 
 
 def _variable_with_weight_decay(name, shape, stddev, wd):
-  """Returns a truncated normal variable; adds its decay to the losses.
+  """Returns a truncated normal variable's value; adds its decay to the losses.
+
+  The value is read once: in a cluster each read is sent over the network.
 
   Args:
     name: name of the variable.
@@ -243,14 +245,16 @@ def _variable_with_weight_decay(name, shape, stddev, wd):
     stddev: standard deviation before truncation.
     wd: adds wd * sum(variable ** 2) / 2 to the losses; None adds nothing.
   """
-  variable = _variable_on_cpu(
-    name, shape, tf.truncated_normal_initializer(stddev=stddev)
+  value = tf.convert_to_tensor(
+    _variable_on_cpu(
+      name, shape, tf.truncated_normal_initializer(stddev=stddev)
+    )
   )
   if wd is not None:
     tf.add_to_collection(
-      'losses', tf.multiply(tf.nn.l2_loss(variable), wd, name='weight_loss')
+      'losses', tf.multiply(tf.nn.l2_loss(value), wd, name='weight_loss')
     )
-  return variable
+  return value
 
 
 def _activation_summary(x, layer_name):
@@ -323,6 +327,8 @@ def train(
   learning_rate=INITIAL_LEARNING_RATE,
   losses=None,
   gradients=None,
+  average_losses=True,
+  wrap_optimizer=None,
 ):
   """Builds one step of training.
 
@@ -341,6 +347,9 @@ def train(
     losses: the terms of `total_loss`; None: the collection `losses`.
     gradients: list of (gradient, variable) that towers have computed; None: to
       be computed here, from `total_loss`.
+    average_losses: whether this step updates the moving averages of the losses.
+    wrap_optimizer: function that returns the optimizer to use in the place of
+      the one it is given, which updates variables, global step and averages.
 
   Returns:
     The operation that does the step.
@@ -351,23 +360,38 @@ def train(
     rate = _decayed_learning_rate(
       learning_rate, global_step, batch_size, num_examples
     )
-    loss_averages_op = _add_loss_summaries(total_loss, losses)
-    finite_loss = tf.debugging.check_numerics(total_loss, 'total_loss')
-    with tf.control_dependencies([loss_averages_op, finite_loss]):
-      optimizer = tf.train.GradientDescentOptimizer(rate)
+    dependencies = [tf.debugging.check_numerics(total_loss, 'total_loss')]
+    if average_losses:
+      dependencies.append(_add_loss_summaries(total_loss, losses))
+    optimizer = _AveragedGradientDescent(rate)
+    if wrap_optimizer is not None:
+      optimizer = wrap_optimizer(optimizer)
+    with tf.control_dependencies(dependencies):
       if gradients is None:
         gradients = optimizer.compute_gradients(total_loss)
       gradients = [
         (tf.debugging.check_numerics(g, 'the gradient of ' + v.op.name), v)
         for g, v in gradients
       ]
-      apply_op = optimizer.apply_gradients(gradients, global_step)
+      train_op = optimizer.apply_gradients(gradients, global_step)
     for gradient, variable in gradients:
       summaries.histogram(variable.op.name, variable)
       summaries.histogram(variable.op.name + '/gradients', gradient)
+    return train_op
+
+
+class _AveragedGradientDescent(tf.train.GradientDescentOptimizer):
+  """Gradient descent that keeps the variables' moving averages as well."""
+
+  def __init__(self, learning_rate):
+    # Locked: of two workers' updates at the same moment none is lost.
+    super().__init__(learning_rate, use_locking=True)
+
+  def apply_gradients(self, grads_and_vars, global_step=None, name=None):
     averages = tf.train.ExponentialMovingAverage(
       MOVING_AVERAGE_DECAY, num_updates=global_step
     )
+    apply_op = super().apply_gradients(grads_and_vars, global_step, name)
     with tf.control_dependencies([apply_op]):
       return averages.apply(tf.trainable_variables())
 
