@@ -43,6 +43,7 @@ def evaluate(
   run_once=False,
   idle_timeout_secs=0,
   use_raw_weights=False,
+  last_step=None,
 ):
   """Evaluates the newest checkpoint, once or each time that there is one.
 
@@ -60,6 +61,7 @@ def evaluate(
     idle_timeout_secs: end after so many seconds without a new checkpoint; 0:
       never.
     use_raw_weights: whether to evaluate the weights themselves.
+    last_step: end after a checkpoint of this global step or a later one.
 
   Raises:
     cifar10.Error: data or checkpoint cannot be used, in one line.
@@ -81,7 +83,7 @@ def evaluate(
     raise checkpoints.CheckpointError(
       '--checkpoint_dir=%s: not a folder' % checkpoint_dir
     )
-  last_step, waiting = None, False
+  evaluated, waiting = None, False
   last_time = time.monotonic()
   while True:
     path = checkpoints.newest(checkpoint_dir)
@@ -90,17 +92,17 @@ def evaluate(
     waiting = path is None
     try:
       step = checkpoints.read_global_step(path) if path else None
-      if step not in (None, last_step):
+      if step not in (None, evaluated):
         evaluate_checkpoint(path, step)
         last_time = time.monotonic()
       # Where the run was removed, a new one may come to the same step.
-      last_step = step
+      evaluated = step
     except checkpoints.CheckpointError:
       # A trainer may have removed it meanwhile, for a newer one.
       if checkpoints.newest(checkpoint_dir) == path:
         raise
       continue
-    if run_once:
+    if run_once or (None not in (step, last_step) and step >= last_step):
       return
     pause = eval_interval_secs
     if idle_timeout_secs:

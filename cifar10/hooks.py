@@ -12,7 +12,9 @@ from cifar10 import Error, checkpoints, cifar10
 class LoggerHook(tf.train.SessionRunHook):
   """Prints the tutorial's line: step, loss, and how fast it goes."""
 
-  def __init__(self, loss, log_frequency, batch_size, num_batches=1):
+  def __init__(
+    self, loss, log_frequency, batch_size, num_batches=1, clock=None
+  ):
     """Makes the hook.
 
     Args:
@@ -20,7 +22,10 @@ class LoggerHook(tf.train.SessionRunHook):
       log_frequency: steps between lines.
       batch_size: examples a batch.
       num_batches: batches a step, one for each tower.
+      clock: hook before this one, which knows the global step as its `step`;
+        None: nobody else counts it.
     """
+    self._clock = clock
     self._loss = loss
     self._log_frequency = log_frequency
     self._batch_size = batch_size
@@ -29,27 +34,25 @@ class LoggerHook(tf.train.SessionRunHook):
   def after_create_session(self, session, coord):
     # The step that runs next: the global step before its update.
     self._step = int(session.run(tf.train.get_global_step()))
-    self._steps_since = 0
-    self._first = True
+    self._line_step = None  # that of the last line
     self._fault = None
 
   def before_run(self, run_context):
-    if self._first and not self._steps_since:
-      self._time = time.perf_counter()
+    if self._line_step is None:
+      self._time, self._time_step = time.perf_counter(), self._step
     if self._is_due():
       return tf.train.SessionRunArgs(self._loss)
 
   def after_run(self, run_context, run_values):
-    self._steps_since += 1
+    next_step = self._clock.step if self._clock else self._step + 1
     if self._is_due():
       try:
-        self._print_line(run_values.results)
+        self._print_line(run_values.results, next_step - self._time_step)
       except OSError as e:  # whoever read the lines is gone, the run is not
         self._fault = e
         run_context.request_stop()
-      self._first = False
-      self._steps_since = 0
-    self._step += 1
+      self._line_step, self._time_step = self._step, next_step
+    self._step = next_step
 
   def end(self, session):
     if self._fault:
@@ -58,14 +61,18 @@ class LoggerHook(tf.train.SessionRunHook):
       )
 
   def _is_due(self):
-    return self._first or self._step % self._log_frequency == 0
+    if self._line_step is None:
+      return True
+    # Others may have done the very step that is a multiple.
+    last, now = self._line_step, self._step
+    return last // self._log_frequency != now // self._log_frequency
 
-  def _print_line(self, loss):
+  def _print_line(self, loss, steps):
     now = time.perf_counter()
     # A clock that stood still must not divide by zero.
     duration = max(now - self._time, 1e-6)
     self._time = now
-    batches = self._steps_since * self._num_batches
+    batches = max(steps, 1) * self._num_batches
     print(
       '%s: step %d, loss = %.2f (%.1f examples/sec; %.3f sec/batch)'
       % (

@@ -1,29 +1,31 @@
-"""Training: hooks, and one loop for one device or many.
+"""Training: one loop for one device, for many, and for a task of a cluster.
 
 `train` is what the scripts call; its arguments are their flags.
 """
 
+import contextlib
+import dataclasses
 import logging
 import os
 import re
-import signal
 
 import tensorflow.compat.v1 as tf
 
 from cifar10 import (
-  Error,
-  Interrupted,
   UsageError,
   checkpoints,
   cifar10,
   cifar10_input,
   datasets,
+  distributed,
   hooks,
   locks,
+  replicas,
+  session,
   signals,
   towers,
-  watchdog,
 )
+from cifar10.cluster import Cluster
 
 TRAIN_DIR = '/tmp/cifar10_train'
 MAX_STEPS = 100000
@@ -43,30 +45,11 @@ _RUN_FILES = (
 log = logging.getLogger(__name__)
 
 
-def train(
-  *,
-  data_dir=datasets.DATA_DIR,
-  dataset='cifar10',
-  train_dir=TRAIN_DIR,
-  max_steps=MAX_STEPS,
-  batch_size=cifar10.BATCH_SIZE,
-  learning_rate=cifar10.INITIAL_LEARNING_RATE,
-  min_queue_fraction=cifar10_input.MIN_QUEUE_FRACTION,
-  num_preprocess_threads=cifar10_input.NUM_PREPROCESS_THREADS,
-  use_fp16=False,
-  num_gpus=None,
-  seed=None,
-  overwrite=False,
-  log_frequency=10,
-  log_device_placement=False,
-  save_checkpoint_secs=600,
-  save_checkpoint_steps=None,
-  save_summaries_steps=100,
-  max_to_keep=5,
-):
-  """Trains until the global step is `max_steps`, on from where a run stopped.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+  """What `train` is told.
 
-  Args:
+  Attributes:
     data_dir: the folder that holds the data set's folder.
     dataset: name of the data set.
     train_dir: the folder of checkpoints and summaries.
@@ -86,99 +69,212 @@ def train(
     save_checkpoint_steps: steps between checkpoints.
     save_summaries_steps: steps between summaries.
     max_to_keep: how many checkpoints to keep.
+    cluster: the `Cluster` of which this process is a task; None: it trains
+      alone. Of its tasks only the chief uses `train_dir`.
+    sync_replicas: whether the gradients of all replicas make one update.
+    replicas_to_aggregate: how many of them are enough; None: all.
+    start_timeout_secs: how long a task waits for others that are not there.
+  """
+
+  data_dir: str = datasets.DATA_DIR
+  dataset: str = 'cifar10'
+  train_dir: str = TRAIN_DIR
+  max_steps: int = MAX_STEPS
+  batch_size: int = cifar10.BATCH_SIZE
+  learning_rate: float = cifar10.INITIAL_LEARNING_RATE
+  min_queue_fraction: float = cifar10_input.MIN_QUEUE_FRACTION
+  num_preprocess_threads: int = cifar10_input.NUM_PREPROCESS_THREADS
+  use_fp16: bool = False
+  num_gpus: int | None = None
+  seed: int | None = None
+  overwrite: bool = False
+  log_frequency: int = 10
+  log_device_placement: bool = False
+  save_checkpoint_secs: int = 600
+  save_checkpoint_steps: int | None = None
+  save_summaries_steps: int = 100
+  max_to_keep: int = 5
+  cluster: Cluster | None = None
+  sync_replicas: bool = False
+  replicas_to_aggregate: int | None = None
+  start_timeout_secs: int = 600
+
+  @property
+  def float_type(self):
+    return 'float16' if self.use_fp16 else 'float32'
+
+
+def train(**settings):
+  """Trains until the global step is `max_steps`, on from where a run stopped.
+
+  Args:
+    **settings: the attributes of `Settings`.
 
   Raises:
     cifar10.Error: data or folder cannot be used, in one line that says why.
     cifar10.Interrupted: SIGINT or SIGTERM came; the state is saved.
   """
-  if seed is not None and num_preprocess_threads > 1:
+  settings = Settings(**settings)
+  if settings.seed is not None and settings.num_preprocess_threads > 1:
     raise UsageError(
       '--seed repeats a run with --num_preprocess_threads=1 only'
     )
+  cluster = settings.cluster
+  sync = replicas.sync_of(
+    cluster, settings.sync_replicas, settings.replicas_to_aggregate
+  )
+  if cluster is None:
+    _lead(settings)
+    return
+  member = distributed.Member(
+    cluster, settings.max_steps, settings.start_timeout_secs
+  )
+  if cluster.task.job == 'ps':
+    member.serve()
+  elif cluster.is_chief:
+    with member.leading():
+      _lead(settings, member, sync)
+  else:
+    _work(settings, member, sync)
+
+
+def _lead(settings, member=None, sync=None):
+  """Trains alone or as a chief, which has the folder of the run."""
+  train_dir, max_steps = settings.train_dir, settings.max_steps
   # Refuses a folder of another program, before any data is fetched.
   checkpoints.is_run(train_dir)
-  if not overwrite:
+  if not settings.overwrite:
     checkpoints.check_same_run(
-      train_dir, dataset=dataset, float_type=_float_type(use_fp16)
+      train_dir, dataset=settings.dataset, float_type=settings.float_type
     )
     if _is_finished(train_dir, max_steps):
       return
-  split = datasets.load(dataset, data_dir, 'train')
-  if use_fp16 and not tf.config.list_physical_devices('GPU'):
-    log.info('--use_fp16 is slower than float32 on a CPU')
+  split = _load(settings)
   checkpoints.make_folder('train_dir', train_dir)
-  with locks.exclusive(train_dir), tf.Graph().as_default():
-    run = _prepare_folder(train_dir, split, use_fp16, overwrite)
+  with locks.exclusive(train_dir):
+    run = _prepare_folder(settings, split)
     # Again, as another process may have trained until a moment ago.
     if _is_finished(train_dir, max_steps):
       return
-    with signals.deferred():
-      tf.set_random_seed(seed)
-      loss, train_op = build_graph(
-        split,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        min_queue_fraction=min_queue_fraction,
-        num_preprocess_threads=num_preprocess_threads,
-        use_fp16=use_fp16,
-        devices=towers.devices(num_gpus),
+    if member is not None:
+      member.wait_for_start()
+    with _graph(settings, member):
+      loss, train_op = _build(settings, split, member, sync)
+      scaffold = _scaffold(train_dir, settings.max_to_keep)
+      _say_filling(settings, split)
+      session.run(
+        train_op,
+        train_dir,
+        scaffold=scaffold,
+        session_hooks=[
+          *(sync.hooks(is_chief=True) if sync else []),
+          *_saving_hooks(settings, run, scaffold),
+          hooks.GraphWriterHook(train_dir, train_op),
+          *([] if member else [tf.train.StopAtStepHook(last_step=max_steps)]),
+          hooks.LoggerHook(
+            loss,
+            settings.log_frequency,
+            settings.batch_size,
+            (settings.num_gpus or 1) * (sync.aggregated if sync else 1),
+            clock=member,
+          ),
+        ],
+        files=split.files,
+        log_device_placement=settings.log_device_placement,
+        member=member,
       )
-      scaffold = _scaffold(train_dir, max_to_keep)
-    print(
-      'Filling queue with %d CIFAR images before starting to train.'
-      % cifar10_input.min_queue_examples(split, min_queue_fraction),
-      flush=True,
-    )
-    run_session(
+
+
+def _work(settings, member, sync):
+  """Trains as a worker, which has no folder of the run."""
+  split = _load(settings)
+  if not member.wait_for_start():
+    return
+  with _graph(settings, member):
+    _, train_op = _build(settings, split, member, sync)
+    _say_filling(settings, split)
+    session.run(
       train_op,
-      train_dir,
-      scaffold=scaffold,
+      None,
+      scaffold=tf.train.Scaffold(),
       session_hooks=[
-        *_saving_hooks(
-          train_dir,
-          run,
-          scaffold,
-          summary_steps=save_summaries_steps,
-          save_secs=None if save_checkpoint_steps else save_checkpoint_secs,
-          save_steps=save_checkpoint_steps,
-        ),
-        hooks.GraphWriterHook(train_dir, train_op),
-        tf.train.StopAtStepHook(last_step=max_steps),
-        hooks.LoggerHook(loss, log_frequency, batch_size, num_gpus or 1),
+        *(sync.hooks(is_chief=False) if sync else []),
+        distributed.WorkerLogger(member, settings.log_frequency),
       ],
       files=split.files,
-      log_device_placement=log_device_placement,
+      log_device_placement=settings.log_device_placement,
+      member=member,
     )
 
 
-def _float_type(use_fp16):
-  return 'float16' if use_fp16 else 'float32'
+def _load(settings):
+  split = datasets.load(settings.dataset, settings.data_dir, 'train')
+  if settings.use_fp16 and not tf.config.list_physical_devices('GPU'):
+    log.info('--use_fp16 is slower than float32 on a CPU')
+  return split
 
 
-def _prepare_folder(train_dir, split, use_fp16, overwrite):
+def _say_filling(settings, split):
+  print(
+    'Filling queue with %d CIFAR images before starting to train.'
+    % cifar10_input.min_queue_examples(split, settings.min_queue_fraction),
+    flush=True,
+  )
+
+
+@contextlib.contextmanager
+def _graph(settings, member):
+  """A graph to build and run in, on the devices of a task of a cluster."""
+  with tf.Graph().as_default(), contextlib.ExitStack() as stack:
+    if member is not None:
+      stack.enter_context(member.devices())
+    seed = settings.seed
+    # Each replica reads a shuffle of its own.
+    tf.set_random_seed(seed + member.rank if seed and member else seed)
+    yield
+
+
+def _build(settings, split, member, sync):
+  """Builds the graph of this process; returns the loss and the step."""
+  with signals.deferred():
+    return build_graph(
+      split,
+      batch_size=settings.batch_size,
+      learning_rate=settings.learning_rate,
+      min_queue_fraction=settings.min_queue_fraction,
+      num_preprocess_threads=settings.num_preprocess_threads,
+      use_fp16=settings.use_fp16,
+      devices=towers.devices(settings.num_gpus),
+      sync=sync,
+      is_chief=member is None or member.is_chief,
+    )
+
+
+def _prepare_folder(settings, split):
   """Makes `train_dir` fit for this run, and returns what describes the run."""
+  train_dir = settings.train_dir
   run = checkpoints.Run(
     dataset=split.spec.name,
     class_names=split.class_names,
     image_size=cifar10.IMAGE_SIZE,
-    float_type=_float_type(use_fp16),
+    float_type=settings.float_type,
   )
-  if not overwrite:
+  if not settings.overwrite:
     checkpoints.check_same_run(
       train_dir, class_names=run.class_names, image_size=run.image_size
     )
   if checkpoints.is_run(train_dir):
-    _remove(train_dir, _RUN_FILES if overwrite else _HALF_WRITTEN)
+    _remove(train_dir, _RUN_FILES if settings.overwrite else _HALF_WRITTEN)
   return run
 
 
-def _saving_hooks(
-  train_dir, run, scaffold, *, summary_steps, save_secs, save_steps
-):
+def _saving_hooks(settings, run, scaffold):
   """Returns the hooks that write summaries and checkpoints, in this order.
 
   The summary of a step is never newer than its state: it is written before.
   """
+  train_dir, save_steps = settings.train_dir, settings.save_checkpoint_steps
+  summary_steps = settings.save_summaries_steps
   return [
     tf.train.SummarySaverHook(
       save_steps=summary_steps, output_dir=train_dir, scaffold=scaffold
@@ -186,7 +282,7 @@ def _saving_hooks(
     tf.train.StepCounterHook(summary_steps, output_dir=train_dir),
     tf.train.CheckpointSaverHook(
       train_dir,
-      save_secs=save_secs,
+      save_secs=None if save_steps else settings.save_checkpoint_secs,
       save_steps=save_steps,
       scaffold=scaffold,
       listeners=[
@@ -230,6 +326,8 @@ def build_graph(
   num_preprocess_threads=cifar10_input.NUM_PREPROCESS_THREADS,
   use_fp16=False,
   devices=(None,),
+  sync=None,
+  is_chief=True,
 ):
   """Builds input, network and training in the default graph.
 
@@ -242,6 +340,9 @@ def build_graph(
       more than one, a seed does not repeat them.
     use_fp16: whether layers compute in float16.
     devices: a device for each tower; (None,) builds no towers.
+    sync: `replicas.Sync` that gathers the gradients of several replicas;
+      None: there is one, or each updates the variables by itself.
+    is_chief: whether this is the one replica, or the first.
 
   Returns:
     The loss (float32 [], the towers' mean) and the operation that does a step.
@@ -256,9 +357,11 @@ def build_graph(
   with tf.device('/cpu:0'):
     global_step = tf.train.get_or_create_global_step()
   schedule = {
-    'batch_size': batch_size * len(devices),
+    'batch_size': batch_size * len(devices) * (sync.aggregated if sync else 1),
     'num_examples': split.num_examples,
     'learning_rate': learning_rate,
+    'average_losses': is_chief or sync is None,
+    'wrap_optimizer': sync and sync.wrap,
   }
   if devices[0] is None:
     images, labels = batches[0]
@@ -272,108 +375,6 @@ def build_graph(
     loss, global_step, losses=losses, gradients=gradients, **schedule
   )
   return loss, train_op
-
-
-def run_session(
-  train_op,
-  train_dir,
-  *,
-  scaffold,
-  session_hooks,
-  files=(),
-  log_device_placement=False,
-):
-  """Opens the session and loops until a hook says to stop.
-
-  Args:
-    train_op: the operation that does a step.
-    train_dir: the folder of the run.
-    scaffold: `tf.train.Scaffold` that restores or initializes the variables.
-      The graph has one learning rate in `cifar10.LEARNING_RATE`.
-    session_hooks: hooks of the session, which also say when to stop.
-    files: paths of the data, which must not change meanwhile.
-    log_device_placement: whether to log which device each operation is on.
-
-  Raises:
-    cifar10.Error: something is not finite, the checkpoint does not fit, the
-      data or the folder changed meanwhile, or an operation failed.
-    cifar10.Interrupted: SIGINT or SIGTERM came; the state is saved.
-  """
-  watch = watchdog.Watchdog(files, train_dir)
-  try:
-    with (
-      watch,
-      tf.train.MonitoredTrainingSession(
-        scaffold=scaffold,
-        hooks=[watch, *session_hooks],
-        save_checkpoint_secs=None,
-        save_summaries_steps=None,
-        save_summaries_secs=None,
-        log_step_count_steps=None,
-        config=cifar10.session_config(log_device_placement),
-      ) as session,
-    ):
-      failed = _run_steps(session, train_op, train_dir)
-  except Exception as e:
-    # A writer of summaries may raise anything.
-    is_ours = isinstance(e, (tf.errors.OpError, OSError))
-    if not is_ours and 'events.out.tfevents' not in str(e):
-      raise
-    raise _error_of(watch.fault or checkpoints.first_line(e), train_dir) from e
-  _check_outcome(watch, failed, train_dir)
-
-
-def _check_outcome(watch, failed, train_dir):
-  """Raises what ended training before its last step, if something did."""
-  if watch.fault:
-    raise Error(
-      '%s: the run is saved in %s: mend that and go on'
-      % (watch.fault, train_dir)
-    )
-  if watch.signum:
-    name = signal.Signals(watch.signum).name
-    raise Interrupted(
-      '%s: the run is saved in %s' % (name, train_dir), watch.signum
-    )
-  if failed is not None:
-    raise _error_of(checkpoints.first_line(failed), train_dir) from failed
-
-
-def _run_steps(session, train_op, train_dir):
-  """Runs steps until a hook says to stop; returns the error of one that fails.
-
-  Leaving the session without an error saves the state. It then raises the first
-  error of the input's threads, if that is why the step failed.
-
-  Raises:
-    cifar10.Error: something is not finite; nothing is to be saved.
-  """
-  now = [tf.train.get_global_step(), *tf.get_collection(cifar10.LEARNING_RATE)]
-
-  def look(step_context):
-    return step_context.session.run(now)
-
-  step, _ = session.run_step_fn(look)
-  while not session.should_stop():
-    try:
-      session.run(train_op)
-      step += 1
-    except tf.errors.OpError as e:
-      what = hooks.what_is_not_finite(e)
-      if what is None:
-        return e
-      _, rate = session.run_step_fn(look)
-      raise hooks.diverged(what, step, rate, train_dir) from e
-  return None
-
-
-def _error_of(reason, train_dir):
-  """Returns the error that ends training, which says what is left of it."""
-  paths = checkpoints.listed(train_dir)
-  return Error(
-    'training in %s failed: %s: mend that, and it goes on from %s'
-    % (train_dir, reason, paths[-1] if paths else 'the start')
-  )
 
 
 def _scaffold(train_dir, max_to_keep):

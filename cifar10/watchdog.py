@@ -32,17 +32,17 @@ class Watchdog(tf.train.SessionRunHook):
     fault: what is wrong with a file or folder, or None.
   """
 
-  def __init__(self, files=(), folder='.'):
+  def __init__(self, files=(), folder=None):
     """Makes the hook.
 
     Args:
       files: paths of files that stay as long as they are.
-      folder: path of a folder that stays where it is.
+      folder: path of a folder that stays where it is; None: there is none.
     """
     self.signum = None
     self.fault = None
     self._sizes = {path: os.stat(path).st_size for path in files}
-    self._folder = (folder, os.stat(folder))
+    self._folder = folder and (folder, os.stat(folder))
     self._coordinator = None
 
   def __enter__(self):
@@ -103,15 +103,16 @@ class Watchdog(tf.train.SessionRunHook):
         self._coordinator.request_stop()
 
   def _find_fault(self):
-    folder, status = self._folder
-    try:
-      is_there = os.path.samestat(os.stat(folder), status)
-    except FileNotFoundError:
-      is_there = False
-    except OSError:  # a network's file system may come back
-      return None
-    if not is_there:
-      return '%s was moved, removed or replaced during training' % folder
+    if self._folder:
+      folder, status = self._folder
+      try:
+        is_there = os.path.samestat(os.stat(folder), status)
+      except FileNotFoundError:
+        is_there = False
+      except OSError:  # a network's file system may come back
+        return None
+      if not is_there:
+        return '%s was moved, removed or replaced during training' % folder
     for path, size in self._sizes.items():
       try:
         now = os.stat(path).st_size

@@ -32,12 +32,24 @@ except ImportError:
 # `python scripts/train.py` finds the package of the clone that it is in.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from cifar10 import Error, UsageError, signals
+from cifar10 import Error, UsageError, cluster, signals
 
 MAX_INT = 2**31 - 1  # TensorFlow's int32
 
 # Flags that every `FlagValues` has, and that are no argument of ours.
 _GENERAL_FLAGS = ('help', 'h', 'flagfile', 'undefok')
+
+# Which of them describe a cluster, the arguments of `cluster.resolve`.
+_CLUSTER_FLAGS = (
+  'job_name',
+  'task_index',
+  'ps_hosts',
+  'worker_hosts',
+  'chief_host',
+)
+
+# A cluster ends within 15 seconds of its last step, the evaluator included.
+EVALUATOR_INTERVAL_SECS = 5
 
 # Signals that came while no training was there to end by itself: the first one,
 # and when that was.
@@ -205,6 +217,42 @@ def define_training_flags(values, max_steps):
     maximum=1e30,
   )
   _define_saving_flags(values)
+  _define_cluster_flags(values)
+
+
+def _define_cluster_flags(values):
+  """Defines which task of which cluster a process is."""
+  flags.DEFINE_enum(
+    'job_name',
+    None,
+    cluster.JOBS,
+    'this task of a cluster; none: train alone',
+    flag_values=values,
+  )
+  flags.DEFINE_integer(
+    'task_index', None, 'its number, from 0', 0, MAX_INT, flag_values=values
+  )
+  for name, text in (
+    ('ps_hosts', 'host:port of each parameter server, with commas between'),
+    ('worker_hosts', 'host:port of each worker, with commas between'),
+    ('chief_host', 'host:port of the chief; none: worker 0 is the chief'),
+  ):
+    flags.DEFINE_string(name, None, text, flag_values=values)
+  define_bool(
+    values, 'sync_replicas', 'the mean gradient of all replicas is one update'
+  )
+  define_positive(
+    values,
+    'replicas_to_aggregate',
+    None,
+    'how many of them are enough for an update; none: all',
+  )
+  define_positive(
+    values,
+    'start_timeout_secs',
+    600,
+    'seconds that a task waits for others that are not there',
+  )
 
 
 def _define_saving_flags(values):
@@ -237,6 +285,41 @@ def arguments(values, *unless_given):
     for name, value in values.flag_values_dict().items()
     if name not in _GENERAL_FLAGS
   }
+
+
+def training_arguments(values):
+  """Returns the flags as arguments for `training.train`, cluster included."""
+  given = arguments(values)
+  described = {name: given.pop(name) for name in _CLUSTER_FLAGS}
+  return {**given, 'cluster': cluster.resolve(os.environ, **described)}
+
+
+def run_evaluator(given):
+  """Runs eval.py's loop, for a task of a cluster that has the chief's folder.
+
+  Args:
+    given: what `training_arguments` returned.
+  """
+  evaluation = import_quietly('cifar10.evaluation')
+  evaluation.evaluate(
+    data_dir=given['data_dir'],
+    dataset=given['dataset'],
+    checkpoint_dir=given['train_dir'],
+    eval_dir=os.path.join(given['train_dir'], 'eval'),
+    batch_size=given['batch_size'],
+    eval_interval_secs=EVALUATOR_INTERVAL_SECS,
+    last_step=given['max_steps'],
+  )
+
+
+def train(values):
+  """Trains as the flags say; as a cluster's evaluator, it evaluates."""
+  given = training_arguments(values)
+  if given['cluster'] and given['cluster'].task is None:
+    run_evaluator(given)
+    return
+  training = import_quietly('cifar10.training')
+  training.train(**given)
 
 
 def run(main, values, doc, unless_given=()):

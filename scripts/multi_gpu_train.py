@@ -20,8 +20,7 @@ command_line.define_positive(
 
 
 def main():
-  training = command_line.import_quietly('cifar10.training')
-  training.train(**command_line.arguments(FLAGS))
+  command_line.train(FLAGS)
 
 
 if __name__ == '__main__':

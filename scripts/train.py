@@ -12,8 +12,7 @@ command_line.define_training_flags(FLAGS, max_steps=100000)
 
 
 def main():
-  training = command_line.import_quietly('cifar10.training')
-  training.train(**command_line.arguments(FLAGS))
+  command_line.train(FLAGS)
 
 
 if __name__ == '__main__':

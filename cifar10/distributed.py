@@ -1,0 +1,441 @@
+"""A process as a task of a cluster, on TensorFlow's distributed runtime.
+
+Variables are on the parameter servers, and what outlives the cluster is the
+checkpoints of the chief. So when the chief or a parameter server is lost, there
+is one way on: the chief restores the newest checkpoint, and all others join it.
+A task that has lost one of them starts its own process anew (`restart`), as
+nothing can end a call that is blocked within TensorFlow.
+
+Each life of the chief has a number. What is on parameter servers is in a
+container of that number, so that a worker of an earlier life, which was stopped
+meanwhile, touches nothing of the present one. The number is in a variable on
+the chief, its word to the others, which each of them looks at every second.
+"""
+
+import contextlib
+import logging
+import os
+import sys
+import threading
+import time
+
+import tensorflow.compat.v1 as tf
+
+from cifar10 import Error, Interrupted, cluster, hooks, replicas
+
+# The chief's word is the number of its life, or one of these.
+_WORKERS_END = -1  # workers are to end; parameter servers are still needed
+_ALL_END = -2
+_SILENT = None  # no answer
+_STARTING = 0
+
+_INTERVAL_SECS = 1.0
+_SAY_SECS = 30.0
+# A session that takes longer to open is blocked.
+_OPENING_SECS = 60.0
+# Looks without an answer after which a task that accepts connections is lost.
+_MAX_SILENT = 30
+# What a step may take once the chief has said that it was the last.
+_GRACE_SECS = 4.0
+# How long the chief stays for those that have not heard its last word.
+_LINGER_SECS = 30.0
+_LINGER_AFTER_SIGNAL_SECS = 5.0
+_MAX_RESTARTS = 5
+
+# Across a restart: since when (time.monotonic) there was no step, and how many
+# restarts there were since.
+_SINCE = 'CIFAR10_WAITING_SINCE'
+_RESTARTS = 'CIFAR10_RESTARTS'
+
+log = logging.getLogger(__name__)
+
+
+class Word:
+  """The chief's word to the others, a variable on its server."""
+
+  def __init__(self, chief):
+    self._target = 'grpc://' + chief.address
+    self._session = None
+    with tf.Graph().as_default() as graph, tf.device(chief.device):
+      self._word = tf.get_variable(
+        'word', [], tf.int64, tf.zeros_initializer(), use_resource=True
+      )
+      self._heard = self._word.value()
+      self._new = tf.placeholder(tf.int64, [])
+      self._say = self._word.assign(self._new, read_value=False)
+    self._graph = graph
+    self._config = tf.ConfigProto(
+      device_filters=[chief.device], operation_timeout_in_ms=5000
+    )
+
+  def say(self, word):
+    self._run(self._say, {self._new: word})
+
+  def hear(self):
+    """Returns what the chief said; `_SILENT` where it does not answer."""
+    try:
+      return int(self._run(self._heard))
+    except tf.errors.FailedPreconditionError:
+      return _STARTING
+    except tf.errors.OpError:
+      self._session = None
+      return _SILENT
+
+  def _run(self, fetch, feed=None):
+    if self._session is None:
+      self._session = tf.Session(
+        self._target, graph=self._graph, config=self._config
+      )
+    return self._session.run(fetch, feed)
+
+
+class _Patience:
+  """Says every half minute what is waited for; ends what takes too long.
+
+  The time counts from the first call, or from before a restart.
+  """
+
+  def __init__(self, timeout_secs):
+    self._timeout_secs = timeout_secs
+    self.reset()
+
+  def reset(self):
+    os.environ.pop(_SINCE, None)
+    os.environ.pop(_RESTARTS, None)
+    self._since = None
+
+  def wait_for(self, what):
+    """Notes that `what` is not there, as before or from now on.
+
+    Raises:
+      cifar10.Error: it took too long.
+    """
+    now = time.monotonic()
+    if self._since is None:
+      self._since = float(os.environ.setdefault(_SINCE, str(now)))
+      self._said = now
+    if now - self._since > self._timeout_secs:
+      raise Error(
+        '%s: not there after %d seconds (--start_timeout_secs): start what is '
+        'missing, or see why it ended' % (what, self._timeout_secs)
+      )
+    if now - self._said >= _SAY_SECS:
+      log.info('Waiting for %s', what)
+      self._said = now
+
+
+class Member(tf.train.SessionRunHook):
+  """This process as a task of its cluster; also the first hook of its session.
+
+  Attributes:
+    cluster: the `cluster.Cluster`.
+    target: what `tf.Session` connects to.
+    life: the number of the chief's life.
+    has_ended: whether the chief has said that training is over.
+    watch: the `watchdog.Watchdog` of the session, once there is one.
+  """
+
+  def __init__(self, members, max_steps, start_timeout_secs):
+    """Joins: from now on this task's server listens.
+
+    Args:
+      members: the `cluster.Cluster`.
+      max_steps: the global step at which training is done.
+      start_timeout_secs: how long to wait for other tasks.
+
+    Raises:
+      UsageError: another process listens on this task's port.
+    """
+    self.cluster = members
+    self._max_steps = max_steps
+    self.life = None
+    self.has_ended = False
+    self.watch = None
+    self.step = None
+    cluster.check_port(members.task)
+    log.info(
+      '%s of %s: anyone who reaches this port can use it, on every interface: '
+      'run clusters in a private network, or behind a firewall',
+      members.task,
+      ', '.join('%d %s' % (len(v), k) for k, v in members.spec.items()),
+    )
+    self._server = tf.train.Server(
+      tf.train.ClusterSpec(members.spec),
+      job_name=members.task.job,
+      task_index=members.task.index,
+    )
+    self.target = self._server.target
+    self._word = Word(members.chief)
+    self._patience = _Patience(start_timeout_secs)
+    self._coordinator = None
+    self._has_failed = False
+    self._last_time = time.monotonic()  # of a step, or of the start
+
+  @property
+  def is_chief(self):
+    return self.cluster.is_chief
+
+  @property
+  def rank(self):
+    return self.cluster.replicas.index(self.cluster.task)
+
+  def _needed(self):
+    """Returns the tasks without which this one can do nothing."""
+    others = [] if self.is_chief else [self.cluster.chief]
+    return self.cluster.of_job('ps') + others
+
+  def wait_for_start(self):
+    """Waits for the tasks that this one needs; returns whether there is work.
+
+    Raises:
+      cifar10.Error: they did not come.
+    """
+    while missing := [t for t in self._needed() if not cluster.is_up(t)]:
+      self._patience.wait_for(', '.join(map(str, missing)))
+      time.sleep(_INTERVAL_SECS)
+    if self.is_chief:
+      self.life = time.time_ns()
+      return True
+    while (word := self._word.hear()) in (_SILENT, _STARTING):
+      self._patience.wait_for('%s, to begin' % self.cluster.chief)
+      time.sleep(_INTERVAL_SECS)
+    self.life = word
+    return word > 0
+
+  def serve(self):
+    """Holds variables until the chief says that all is over."""
+    while self._hear() != _ALL_END:
+      time.sleep(_INTERVAL_SECS)
+
+  def _hear(self):
+    """Returns the chief's word, and is patient where there is none."""
+    chief = self.cluster.chief
+    word = self._word.hear() if cluster.is_up(chief) else _SILENT
+    if word == _SILENT:
+      self._patience.wait_for(chief)
+    elif word != _STARTING:
+      self._patience.reset()
+    return word
+
+  @contextlib.contextmanager
+  def leading(self):
+    """The block of all that a chief does; the others end at its end.
+
+    Where an error ends it, they wait for a chief that mends that.
+    """
+    try:
+      yield
+    except (Interrupted, KeyboardInterrupt):
+      self._leave(_LINGER_AFTER_SIGNAL_SECS)
+      raise
+    self._leave(_LINGER_SECS)
+
+  @contextlib.contextmanager
+  def devices(self):
+    """The block that builds a graph, and runs it: where its parts are."""
+    setter = replicas.device_setter(self.cluster)
+    container = tf.get_default_graph().container('life%d' % self.life)
+    with container, tf.device(setter):
+      yield
+
+  def device_filters(self):
+    return ['/job:ps', self.cluster.task.device]
+
+  @contextlib.contextmanager
+  def watching(self, watch):
+    """Looks out for the others within a block."""
+    self.watch = watch
+    self._done = threading.Event()
+    thread = threading.Thread(target=self._look_out, daemon=True)
+    thread.start()
+    try:
+      yield
+    finally:
+      self._done.set()
+
+  def after_create_session(self, session, coord):
+    self._coordinator = coord
+    self._last_time = time.monotonic()
+    self._global_step = tf.train.get_global_step()
+    self._look_at_step(session)
+    if self.step >= self._max_steps:
+      coord.request_stop()
+
+  def _look_at_step(self, session):
+    self.step = int(session.run(self._global_step))
+
+  def step_fn(self, train_op):
+    """Returns a function for `run_step_fn` that does a step.
+
+    It looks at errors before the session does: that would be made anew.
+    """
+
+    def step(step_context):
+      try:
+        step_context.run_with_hooks(train_op)
+      except tf.errors.OpError as e:
+        self._check(e)
+        if self.has_ended:
+          step_context.request_stop()
+        raise
+
+    return step
+
+  def say_begin(self):
+    """Lets the others in: variables are initialized."""
+    self._word.say(self.life)
+
+  def after_run(self, run_context, run_values):
+    self._look_at_step(run_context.session)
+    self._last_time = time.monotonic()
+    self._patience.reset()
+    if self.has_ended or self.step >= self._max_steps:
+      run_context.request_stop()
+
+  def end(self, session):
+    """Has the workers end before the chief saves what they did."""
+    if self.is_chief and not self.watch.fault and not self._has_failed:
+      self._word.say(_WORKERS_END)
+      self._await_end(self.cluster.replicas, _GRACE_SECS)
+
+  def _await_end(self, tasks, timeout_secs, since_up=False):
+    """Waits until tasks accept connections no more; returns those that do."""
+    deadline = time.monotonic() + timeout_secs
+    left = [task for task in tasks if task != self.cluster.task]
+    was_up = set()
+    while left and time.monotonic() < deadline:
+      is_up = {task for task in left if cluster.is_up(task)}
+      was_up |= is_up
+      left = [t for t in left if t in is_up or (since_up and t not in was_up)]
+      time.sleep(_INTERVAL_SECS / 5)
+    return left
+
+  def _leave(self, timeout_secs):
+    self._word.say(_ALL_END)
+    # Where there was nothing to do, some may not even have begun.
+    left = self._await_end(
+      self.cluster.tasks, timeout_secs, since_up=self.step is None
+    )
+    for task in left:
+      log.info('%s has not ended', task)
+
+  def _check(self, error):
+    """Looks at why a step failed: returns where that was no fault of a cluster.
+
+    Where training is over, it returns as well, and `has_ended` is true.
+    """
+    if self.watch.signum or self.watch.fault or self.has_ended:
+      return
+    if hooks.what_is_not_finite(error) is not None:
+      return
+    lost = isinstance(
+      error,
+      (
+        tf.errors.AbortedError,
+        tf.errors.UnavailableError,
+        tf.errors.FailedPreconditionError,
+        tf.errors.CancelledError,
+      ),
+    )
+    if not self.is_chief:
+      # The queues that a chief closes at its end are heard of before its word.
+      deadline = time.monotonic() + _GRACE_SECS
+      while time.monotonic() < deadline:
+        if self._obey(self._word.hear()):
+          return
+        time.sleep(_INTERVAL_SECS / 5)
+    self._has_failed = True
+    if lost:
+      restart(type(error).__name__)
+
+  def _obey(self, word):
+    """Does what the chief's word is; returns whether training is over."""
+    if word in (_WORKERS_END, _ALL_END):
+      self.has_ended = True
+    elif word not in (_SILENT, self.life):
+      restart('%s began anew' % self.cluster.chief)
+    return self.has_ended
+
+  def _look_out(self):
+    """Runs in a thread: restarts the process, or ends it, where it must."""
+    silent = 0
+    while not self._done.wait(_INTERVAL_SECS):
+      late = time.monotonic() - self._last_time
+      if self._coordinator is None and late > _OPENING_SECS:
+        restart('the session does not open')
+      for task in self._needed():
+        if not cluster.is_up(task) and not self._is_over():
+          restart('%s is lost' % task)
+      if self.is_chief:
+        self._report_stall(late)
+        continue
+      word = self._word.hear()
+      silent = silent + 1 if word == _SILENT else 0
+      if silent > _MAX_SILENT:
+        restart('%s does not answer' % self.cluster.chief)
+      if self._obey(word):
+        self._end_worker()
+        return
+
+  def _is_over(self):
+    """Returns whether a task is missing because it may be."""
+    return self.has_ended or self.watch.signum or self.watch.fault
+
+  def _end_worker(self):
+    """Ends a worker whose last step goes on for too long: it is of no use."""
+    if not self._done.wait(_GRACE_SECS) and self._coordinator:
+      self._coordinator.request_stop()
+    if not self._done.wait(_GRACE_SECS):
+      log.info('Training is over')
+      os._exit(0)
+
+  def _report_stall(self, late):
+    """Says for whom a chief waits, in a step that takes long."""
+    if late < _SAY_SECS or self._is_over():
+      return
+    missing = [t for t in self.cluster.replicas if not cluster.is_up(t)]
+    if not missing:
+      return
+    try:
+      self._patience.wait_for(', '.join(map(str, missing)))
+    except Error as e:
+      self.watch.fault = str(e)
+
+
+class WorkerLogger(tf.train.SessionRunHook):
+  """Says which replica this is, where it runs, and at which step."""
+
+  def __init__(self, member, log_frequency):
+    self._member = member
+    self._log_frequency = log_frequency
+    self._last = None
+
+  def after_run(self, run_context, run_values):
+    member = self._member
+    due = member.step // self._log_frequency
+    if due != self._last:
+      self._last = due
+      log.info(
+        'replica %d of %d on %s: step %d',
+        member.rank,
+        len(member.cluster.replicas),
+        member.cluster.task.device,
+        member.step,
+      )
+
+
+def restart(reason):
+  """Starts this process anew, with the same command line and process id."""
+  restarts = int(os.environ.get(_RESTARTS, 0)) + 1
+  if restarts > _MAX_RESTARTS:
+    log.info('%s; %d restarts without a step', reason, _MAX_RESTARTS)
+    os._exit(1)
+  os.environ[_RESTARTS] = str(restarts)
+  os.environ.setdefault(_SINCE, str(time.monotonic()))
+  log.info('%s: starting anew', reason)
+  with contextlib.suppress(OSError):
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if sys.stdout.fileno() != 1:  # put aside, see --log_device_placement
+      os.dup2(sys.stdout.fileno(), 1)
+  os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
