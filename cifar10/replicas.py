@@ -58,8 +58,39 @@ class Sync:
     )
     return self._optimizer
 
-  def hooks(self, is_chief):
-    return [self._optimizer.make_session_run_hook(is_chief, num_tokens=0)]
+  def hook(self, is_chief):
+    return _SyncHook(self._optimizer, is_chief)
+
+
+class _SyncHook(tf.train.SessionRunHook):
+  """Begins synchronous updates, as the optimizer's own hook does.
+
+  That one gives out tokens unless it is told not to; and its thread, which at
+  the end waits for gradients that do not come, ends with a traceback.
+  """
+
+  def __init__(self, optimizer, is_chief):
+    self._optimizer = optimizer
+    self._is_chief = is_chief
+
+  def begin(self):
+    self._init_op = self._optimizer.local_step_init_op
+    if self._is_chief:
+      self._init_op = self._optimizer.chief_init_op
+      updates = self._optimizer.get_chief_queue_runner()
+      self._runner = tf.train.QueueRunner(
+        updates.queue,
+        updates.enqueue_ops,
+        queue_closed_exception_types=(
+          tf.errors.OutOfRangeError,
+          tf.errors.CancelledError,
+        ),
+      )
+
+  def after_create_session(self, session, coord):
+    session.run(self._init_op)
+    if self._is_chief:
+      self._runner.create_threads(session, coord, daemon=True, start=True)
 
 
 def sync_of(cluster, sync_replicas, replicas_to_aggregate):

@@ -167,7 +167,7 @@ def _lead(settings, member=None, sync=None):
         train_dir,
         scaffold=scaffold,
         session_hooks=[
-          *(sync.hooks(is_chief=True) if sync else []),
+          *([sync.hook(is_chief=True)] if sync else []),
           *_saving_hooks(settings, run, scaffold),
           hooks.GraphWriterHook(train_dir, train_op),
           *([] if member else [tf.train.StopAtStepHook(last_step=max_steps)]),
@@ -198,7 +198,7 @@ def _work(settings, member, sync):
       None,
       scaffold=tf.train.Scaffold(),
       session_hooks=[
-        *(sync.hooks(is_chief=False) if sync else []),
+        *([sync.hook(is_chief=False)] if sync else []),
         distributed.WorkerLogger(member, settings.log_frequency),
       ],
       files=split.files,
