@@ -185,8 +185,14 @@ def _define_input_flags(values):
   )
 
 
-def define_training_flags(values, max_steps):
-  """Defines what every script has that trains."""
+def define_training_flags(values, max_steps, is_task=True):
+  """Defines what every script has that trains.
+
+  Args:
+    values: the script's flags.
+    max_steps: the default of that flag.
+    is_task: whether to define which task of a cluster the process is.
+  """
   define_data_flags(values)
   define_network_flags(values)
   _define_input_flags(values)
@@ -217,10 +223,12 @@ def define_training_flags(values, max_steps):
     maximum=1e30,
   )
   _define_saving_flags(values)
+  if is_task:
+    _define_task_flags(values)
   _define_cluster_flags(values)
 
 
-def _define_cluster_flags(values):
+def _define_task_flags(values):
   """Defines which task of which cluster a process is."""
   flags.DEFINE_enum(
     'job_name',
@@ -238,6 +246,10 @@ def _define_cluster_flags(values):
     ('chief_host', 'host:port of the chief; none: worker 0 is the chief'),
   ):
     flags.DEFINE_string(name, None, text, flag_values=values)
+
+
+def _define_cluster_flags(values):
+  """Defines how the tasks of a cluster train together."""
   define_bool(
     values, 'sync_replicas', 'the mean gradient of all replicas is one update'
   )
@@ -292,6 +304,16 @@ def training_arguments(values):
   given = arguments(values)
   described = {name: given.pop(name) for name in _CLUSTER_FLAGS}
   return {**given, 'cluster': cluster.resolve(os.environ, **described)}
+
+
+def given_words(values, leave_out=()):
+  """Returns the words of the command line that give these flags again."""
+  given = {
+    name: value
+    for name, value in values.flag_values_dict().items()
+    if values[name].present and name not in (*leave_out, *_GENERAL_FLAGS)
+  }
+  return ['--%s=%s' % item for item in given.items()]
 
 
 def run_evaluator(given):
