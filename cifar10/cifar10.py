@@ -373,7 +373,8 @@ def train(
         (tf.debugging.check_numerics(g, 'the gradient of ' + v.op.name), v)
         for g, v in gradients
       ]
-      train_op = optimizer.apply_gradients(gradients, global_step)
+    # Not within the dependencies: replicas may have others apply gradients.
+    train_op = optimizer.apply_gradients(gradients, global_step)
     for gradient, variable in gradients:
       summaries.histogram(variable.op.name, variable)
       summaries.histogram(variable.op.name + '/gradients', gradient)

@@ -26,8 +26,8 @@ from cifar10 import Error, Interrupted, cluster, hooks, replicas
 # The chief's word is the number of its life, or one of these.
 _WORKERS_END = -1  # workers are to end; parameter servers are still needed
 _ALL_END = -2
-_SILENT = None  # no answer
 _STARTING = 0
+_SILENT = -3  # no answer
 
 _INTERVAL_SECS = 1.0
 _SAY_SECS = 30.0
@@ -190,17 +190,19 @@ class Member(tf.train.SessionRunHook):
     Raises:
       cifar10.Error: they did not come.
     """
-    while missing := [t for t in self._needed() if not cluster.is_up(t)]:
-      self._patience.wait_for(', '.join(map(str, missing)))
+    while True:
+      missing = [t for t in self._needed() if not cluster.is_up(t)]
+      word = _SILENT
+      if not self.is_chief and self.cluster.chief not in missing:
+        word = self._word.hear()
+        if word in (_WORKERS_END, _ALL_END):
+          return False  # parameter servers may have ended already
+      if not missing and (self.is_chief or word > 0):
+        self.life = time.time_ns() if self.is_chief else word
+        return True
+      what = ', '.join(map(str, missing))
+      self._patience.wait_for(what or '%s, to begin' % self.cluster.chief)
       time.sleep(_INTERVAL_SECS)
-    if self.is_chief:
-      self.life = time.time_ns()
-      return True
-    while (word := self._word.hear()) in (_SILENT, _STARTING):
-      self._patience.wait_for('%s, to begin' % self.cluster.chief)
-      time.sleep(_INTERVAL_SECS)
-    self.life = word
-    return word > 0
 
   def serve(self):
     """Holds variables until the chief says that all is over."""
@@ -363,19 +365,19 @@ class Member(tf.train.SessionRunHook):
       late = time.monotonic() - self._last_time
       if self._coordinator is None and late > _OPENING_SECS:
         restart('the session does not open')
+      if not self.is_chief:
+        word = self._word.hear()
+        if self._obey(word):
+          self._end_worker()
+          return
+        silent = silent + 1 if word == _SILENT else 0
+        if silent > _MAX_SILENT:
+          restart('%s does not answer' % self.cluster.chief)
       for task in self._needed():
         if not cluster.is_up(task) and not self._is_over():
           restart('%s is lost' % task)
       if self.is_chief:
         self._report_stall(late)
-        continue
-      word = self._word.hear()
-      silent = silent + 1 if word == _SILENT else 0
-      if silent > _MAX_SILENT:
-        restart('%s does not answer' % self.cluster.chief)
-      if self._obey(word):
-        self._end_worker()
-        return
 
   def _is_over(self):
     """Returns whether a task is missing because it may be."""
