@@ -393,8 +393,16 @@ class _AveragedGradientDescent(tf.train.GradientDescentOptimizer):
       MOVING_AVERAGE_DECAY, num_updates=global_step
     )
     apply_op = super().apply_gradients(grads_and_vars, global_step, name)
+    # Each where its variable is: neither of them is sent anywhere for it.
+    variables = {}
+    for variable in tf.trainable_variables():
+      variables.setdefault(variable.device, []).append(variable)
     with tf.control_dependencies([apply_op]):
-      return averages.apply(tf.trainable_variables())
+      updates = []
+      for device, group in variables.items():
+        with tf.device(device):
+          updates.append(averages.apply(group))
+      return tf.group(*updates)
 
 
 def _decayed_learning_rate(initial_rate, global_step, batch_size, num_examples):
