@@ -17,7 +17,12 @@ the package loads no TensorFlow; its modules, lowest first:
   watchdog       ends training on a signal, or when its files change
   hooks          what happens around each step
   towers         a copy of the network on each device
-  training       the training loop
+  cluster        which tasks a cluster has, and which this process is
+  replicas       variables and gradients that the tasks share
+  distributed    this process as one of the tasks
+  local_cluster  all of them on this machine
+  session        opens a session, runs its steps, leaves it saved
+  training       trains, as flags say
   evaluation     the evaluator
 """
 

@@ -122,11 +122,10 @@ def resolve(
         'which task is this? --job_name is missing (and TF_CONFIG names none)'
       )
     return None
-  if len([name for names in hosts.values() for name in names]) <= 1 and (
-    job not in ('ps', 'evaluator') and not hosts.get('ps')
-  ):
-    if hosts and job_name is None:
-      return None  # a job of one task, from an operator
+  num_tasks = sum(map(len, hosts.values()))
+  if job_name is None and num_tasks == 1 and not hosts.get('ps'):
+    return None  # an operator's job of one task
+  if num_tasks == 0 and job != 'evaluator':
     raise UsageError(
       '--job_name=%s needs --ps_hosts and --worker_hosts, or TF_CONFIG' % job
     )
@@ -140,14 +139,16 @@ def _parse_tf_config(text):
     hosts = {**config.get('cluster', {})}
     task = {**config.get('task', {})}
     for job, names in hosts.items():
-      if isinstance(names, dict):
+      if not isinstance(names, list | str):
         raise TypeError('the tasks of %s are no list' % job)
       if not all(isinstance(name, str) for name in names):
         raise TypeError('not every address of %s is a string' % job)
-      hosts[job] = [names] if isinstance(names, str) else list(names)
+      hosts[job] = [names] if isinstance(names, str) else names
     job, index = task.get('type'), task.get('index')
-    if index is not None:
+    if isinstance(index, str):
       index = int(index)
+    if not isinstance(index, int | None) or isinstance(index, bool):
+      raise TypeError('the index of the task is no whole number')
     if not isinstance(job, str | None):
       raise TypeError('the type of the task is no string')
   except (ValueError, TypeError, AttributeError, RecursionError) as e:
@@ -195,7 +196,7 @@ def _check(hosts, job, index):
   if job == 'chief' and not hosts.get('chief'):
     if index:
       raise UsageError('without --chief_host the chief is worker 0')
-    job = 'worker'
+    job, index = 'worker', 0
   return dataclasses.replace(cluster, task=_find(cluster, job, index))
 
 

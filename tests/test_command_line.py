@@ -13,7 +13,14 @@ import sys
 import command_line
 import pytest
 
-from cifar10 import Error, Interrupted, UsageError, evaluation, training
+from cifar10 import (
+  Error,
+  Interrupted,
+  UsageError,
+  cluster,
+  evaluation,
+  training,
+)
 
 DATA = {'data_dir': '/tmp/cifar10_data', 'dataset': 'cifar10'}
 NETWORK = {'batch_size': 128, 'use_fp16': False}
@@ -34,9 +41,31 @@ TRAINING = {
   'save_summaries_steps': 100,
   'max_to_keep': 5,
 }
+CLUSTER = {
+  'sync_replicas': False,
+  'replicas_to_aggregate': None,
+  'start_timeout_secs': 600,
+}
+TASK = dict.fromkeys(
+  ['job_name', 'task_index', 'ps_hosts', 'worker_hosts', 'chief_host']
+)
 FLAGS = {
-  'train': TRAINING,
-  'multi_gpu_train': {**TRAINING, 'max_steps': 1000000, 'num_gpus': 1},
+  'train': {**TRAINING, **CLUSTER, **TASK},
+  'multi_gpu_train': {
+    **TRAINING,
+    **CLUSTER,
+    **TASK,
+    'max_steps': 1000000,
+    'num_gpus': 1,
+  },
+  'local_cluster': {
+    **TRAINING,
+    **CLUSTER,
+    'num_workers': 1,
+    'num_ps': 1,
+    'evaluator': False,
+    'max_restarts': 3,
+  },
   'eval': {
     **DATA,
     **NETWORK,
@@ -84,7 +113,8 @@ def test_the_readme_lists_every_flag_with_its_default(script):
   rows = re.findall(
     r'^\| `(\w+)` \| (.+?) \| (.+?) \|', readme.read_text(), re.MULTILINE
   )
-  name = {'multi_gpu_train': 'multi'}.get(script.__name__, script.__name__)
+  short = {'multi_gpu_train': 'multi', 'local_cluster': 'local'}
+  name = short.get(script.__name__, script.__name__)
   listed = {
     flag: default.strip('`')
     for flag, default, scripts in rows
@@ -258,9 +288,14 @@ def test_flags_are_the_arguments_of_the_functions_that_they_are_for():
     parameters = inspect.signature(function).parameters.values()
     return {p.name: p.default for p in parameters}
 
-  assert defaults(training.train) == {**TRAINING, 'num_gpus': None}
-  run_says = {'dataset': None, 'use_fp16': None}
-  assert defaults(evaluation.evaluate) == {**FLAGS['eval'], **run_says}
+  none = dict.fromkeys(['num_gpus', 'cluster'])
+  assert defaults(training.Settings) == {**TRAINING, **CLUSTER, **none}
+  assert defaults(cluster.resolve) == {
+    'environ': inspect.Parameter.empty,
+    **TASK,
+  }
+  others = {'dataset': None, 'use_fp16': None, 'last_step': None}
+  assert defaults(evaluation.evaluate) == {**FLAGS['eval'], **others}
 
 
 @pytest.mark.parametrize(
