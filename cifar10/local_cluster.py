@@ -101,6 +101,8 @@ class _Supervisor:
           self._start_again(task)
       if self._signum or self._failed or self._chief.is_done():
         self._begin_end()
+    elif self._chief.has_failed():  # nobody has the others end
+      self._deadline = 0
 
   def _start_again(self, task):
     if task.was_killed() and task.starts <= self._max_restarts:
@@ -112,8 +114,6 @@ class _Supervisor:
   def _begin_end(self):
     # The chief saves, and then has all others end: they must not end before.
     self._deadline = time.monotonic() + _GRACE_SECS
-    if not self._chief.is_running() and not self._chief.is_done():
-      self._deadline = time.monotonic()  # nobody has them end
     for task in self._tasks:
       if task.job == 'chief' or (task.job == 'evaluator' and self._signum):
         task.send(self._signum or signal.SIGTERM)
@@ -165,6 +165,11 @@ class _Process:
 
   def is_done(self):
     return self._process.poll() == 0
+
+  def has_failed(self):
+    """Returns whether it has ended, and not as it should."""
+    status = self._process.poll()
+    return status is not None and (status < 0 or 0 < status < 128)
 
   def was_killed(self):
     """Returns whether a signal ended it, which says nothing against it."""

@@ -9,7 +9,7 @@ import pytest
 pytestmark = pytest.mark.process
 
 MODES = pytest.mark.parametrize('sync', [False, True], ids=['async', 'sync'])
-MAX_STEPS = 300
+MAX_STEPS = 200
 
 
 @pytest.fixture
