@@ -19,6 +19,7 @@ the package loads no TensorFlow; its modules, lowest first:
   towers         a copy of the network on each device
   cluster        which tasks a cluster has, and which this process is
   replicas       variables and gradients that the tasks share
+  restarts       a process that starts itself anew
   distributed    this process as one of the tasks
   local_cluster  all of them on this machine
   session        opens a session, runs its steps, leaves it saved

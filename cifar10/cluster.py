@@ -249,7 +249,7 @@ def is_up(task, timeout_secs=2.0):
   try:
     with socket.create_connection((host.strip('[]'), int(port)), timeout_secs):
       return True
-  except OSError:
+  except (OSError, UnicodeError):  # a name that cannot be one
     return False
 
 

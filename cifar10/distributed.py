@@ -3,7 +3,7 @@
 Variables are on the parameter servers, and what outlives the cluster is the
 checkpoints of the chief. So when the chief or a parameter server is lost, there
 is one way on: the chief restores the newest checkpoint, and all others join it.
-A task that has lost one of them starts its own process anew (`restart`), as
+A task that has lost one of them starts its own process anew (`restarts`), as
 nothing can end a call that is blocked within TensorFlow.
 
 Each life of the chief has a number. What is on parameter servers is in a
@@ -15,13 +15,20 @@ the chief, its word to the others, which each of them looks at every second.
 import contextlib
 import logging
 import os
-import sys
 import threading
 import time
 
 import tensorflow.compat.v1 as tf
 
-from cifar10 import Error, Interrupted, cluster, hooks, replicas
+from cifar10 import (
+  Error,
+  Interrupted,
+  cifar10,
+  cluster,
+  hooks,
+  replicas,
+  restarts,
+)
 
 # The chief's word is the number of its life, or one of these.
 _WORKERS_END = -1  # workers are to end; parameter servers are still needed
@@ -30,22 +37,18 @@ _STARTING = 0
 _SILENT = -3  # no answer
 
 _INTERVAL_SECS = 1.0
-_SAY_SECS = 30.0
 # A session that takes longer to open is blocked.
 _OPENING_SECS = 60.0
 # Looks without an answer after which a task that accepts connections is lost.
 _MAX_SILENT = 30
 # What a step may take once the chief has said that it was the last.
 _GRACE_SECS = 4.0
+# From a signal or a fault to the end. The chief saves within it.
+_END_SECS = 10.0
+_CHIEF_END_SECS = 30.0
 # How long the chief stays for those that have not heard its last word.
 _LINGER_SECS = 30.0
 _LINGER_AFTER_SIGNAL_SECS = 5.0
-_MAX_RESTARTS = 5
-
-# Across a restart: since when (time.monotonic) there was no step, and how many
-# restarts there were since.
-_SINCE = 'CIFAR10_WAITING_SINCE'
-_RESTARTS = 'CIFAR10_RESTARTS'
 
 log = logging.getLogger(__name__)
 
@@ -82,46 +85,11 @@ class Word:
       return _SILENT
 
   def _run(self, fetch, feed=None):
-    if self._session is None:
-      self._session = tf.Session(
-        self._target, graph=self._graph, config=self._config
-      )
-    return self._session.run(fetch, feed)
-
-
-class _Patience:
-  """Says every half minute what is waited for; ends what takes too long.
-
-  The time counts from the first call, or from before a restart.
-  """
-
-  def __init__(self, timeout_secs):
-    self._timeout_secs = timeout_secs
-    self.reset()
-
-  def reset(self):
-    os.environ.pop(_SINCE, None)
-    os.environ.pop(_RESTARTS, None)
-    self._since = None
-
-  def wait_for(self, what):
-    """Notes that `what` is not there, as before or from now on.
-
-    Raises:
-      cifar10.Error: it took too long.
-    """
-    now = time.monotonic()
-    if self._since is None:
-      self._since = float(os.environ.setdefault(_SINCE, str(now)))
-      self._said = now
-    if now - self._since > self._timeout_secs:
-      raise Error(
-        '%s: not there after %d seconds (--start_timeout_secs): start what is '
-        'missing, or see why it ended' % (what, self._timeout_secs)
-      )
-    if now - self._said >= _SAY_SECS:
-      log.info('Waiting for %s', what)
-      self._said = now
+    session = self._session  # another thread may give it up
+    if session is None:
+      session = tf.Session(self._target, graph=self._graph, config=self._config)
+      self._session = session
+    return session.run(fetch, feed)
 
 
 class Member(tf.train.SessionRunHook):
@@ -159,17 +127,20 @@ class Member(tf.train.SessionRunHook):
       members.task,
       ', '.join('%d %s' % (len(v), k) for k, v in members.spec.items()),
     )
+    config = cifar10.session_config()
+    if members.task.job == 'ps':
+      config.device_count['GPU'] = 0  # those are for replicas beside it
     self._server = tf.train.Server(
       tf.train.ClusterSpec(members.spec),
       job_name=members.task.job,
       task_index=members.task.index,
+      config=config,
     )
     self.target = self._server.target
     self._word = Word(members.chief)
-    self._patience = _Patience(start_timeout_secs)
+    self._patience = restarts.Patience(start_timeout_secs)
     self._coordinator = None
     self._has_failed = False
-    self._last_time = time.monotonic()  # of a step, or of the start
 
   @property
   def is_chief(self):
@@ -248,6 +219,7 @@ class Member(tf.train.SessionRunHook):
     """Looks out for the others within a block."""
     self.watch = watch
     self._done = threading.Event()
+    self._last_time = time.monotonic()
     thread = threading.Thread(target=self._look_out, daemon=True)
     thread.start()
     try:
@@ -257,7 +229,7 @@ class Member(tf.train.SessionRunHook):
 
   def after_create_session(self, session, coord):
     self._coordinator = coord
-    self._last_time = time.monotonic()
+    self._last_time = time.monotonic()  # of a step, or of the start
     self._global_step = tf.train.get_global_step()
     self._look_at_step(session)
     if self.step >= self._max_steps:
@@ -297,6 +269,7 @@ class Member(tf.train.SessionRunHook):
   def end(self, session):
     """Has the workers end before the chief saves what they did."""
     if self.is_chief and not self.watch.fault and not self._has_failed:
+      self.has_ended = True
       self._word.say(_WORKERS_END)
       self._await_end(self.cluster.replicas, _GRACE_SECS)
 
@@ -338,7 +311,7 @@ class Member(tf.train.SessionRunHook):
         tf.errors.FailedPreconditionError,
         tf.errors.CancelledError,
       ),
-    )
+    ) or 'sync_token_q' in str(error)
     if not self.is_chief:
       # The queues that a chief closes at its end are heard of before its word.
       deadline = time.monotonic() + _GRACE_SECS
@@ -348,23 +321,27 @@ class Member(tf.train.SessionRunHook):
         time.sleep(_INTERVAL_SECS / 5)
     self._has_failed = True
     if lost:
-      restart(type(error).__name__)
+      restarts.restart(type(error).__name__)
 
   def _obey(self, word):
     """Does what the chief's word is; returns whether training is over."""
     if word in (_WORKERS_END, _ALL_END):
       self.has_ended = True
     elif word not in (_SILENT, self.life):
-      restart('%s began anew' % self.cluster.chief)
+      restarts.restart('%s began anew' % self.cluster.chief)
     return self.has_ended
 
   def _look_out(self):
     """Runs in a thread: restarts the process, or ends it, where it must."""
-    silent = 0
+    silent, over_since = 0, None
     while not self._done.wait(_INTERVAL_SECS):
+      if self.watch.signum or self.watch.fault:
+        over_since = over_since or time.monotonic()
+        self._end_late(time.monotonic() - over_since)
+        continue
       late = time.monotonic() - self._last_time
       if self._coordinator is None and late > _OPENING_SECS:
-        restart('the session does not open')
+        restarts.restart('the session does not open')
       if not self.is_chief:
         word = self._word.hear()
         if self._obey(word):
@@ -372,16 +349,21 @@ class Member(tf.train.SessionRunHook):
           return
         silent = silent + 1 if word == _SILENT else 0
         if silent > _MAX_SILENT:
-          restart('%s does not answer' % self.cluster.chief)
+          restarts.restart('%s does not answer' % self.cluster.chief)
       for task in self._needed():
-        if not cluster.is_up(task) and not self._is_over():
-          restart('%s is lost' % task)
+        if not cluster.is_up(task) and not self._is_ending():
+          restarts.restart('%s is lost' % task)
       if self.is_chief:
         self._report_stall(late)
 
-  def _is_over(self):
-    """Returns whether a task is missing because it may be."""
-    return self.has_ended or self.watch.signum or self.watch.fault
+  def _end_late(self, secs):
+    """Ends a process that is blocked where it should have ended."""
+    if secs > (_CHIEF_END_SECS if self.is_chief else _END_SECS):
+      log.info('A step does not end: ended without it, nothing was saved')
+      os._exit(128 + self.watch.signum if self.watch.signum else 1)
+
+  def _is_ending(self):
+    return self.has_ended or self._done.is_set() or self.watch.signum
 
   def _end_worker(self):
     """Ends a worker whose last step goes on for too long: it is of no use."""
@@ -393,7 +375,7 @@ class Member(tf.train.SessionRunHook):
 
   def _report_stall(self, late):
     """Says for whom a chief waits, in a step that takes long."""
-    if late < _SAY_SECS or self._is_over():
+    if late < _GRACE_SECS or self._is_ending():
       return
     missing = [t for t in self.cluster.replicas if not cluster.is_up(t)]
     if not missing:
@@ -424,20 +406,3 @@ class WorkerLogger(tf.train.SessionRunHook):
         member.cluster.task.device,
         member.step,
       )
-
-
-def restart(reason):
-  """Starts this process anew, with the same command line and process id."""
-  restarts = int(os.environ.get(_RESTARTS, 0)) + 1
-  if restarts > _MAX_RESTARTS:
-    log.info('%s; %d restarts without a step', reason, _MAX_RESTARTS)
-    os._exit(1)
-  os.environ[_RESTARTS] = str(restarts)
-  os.environ.setdefault(_SINCE, str(time.monotonic()))
-  log.info('%s: starting anew', reason)
-  with contextlib.suppress(OSError):
-    sys.stdout.flush()
-    sys.stderr.flush()
-    if sys.stdout.fileno() != 1:  # put aside, see --log_device_placement
-      os.dup2(sys.stdout.fileno(), 1)
-  os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

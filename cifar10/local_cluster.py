@@ -133,10 +133,13 @@ class _Process:
     return '%s %d' % (self.job, self.index)
 
   def start(self):
+    words = self._command
+    if self.starts:
+      words = [word for word in words if word != '--overwrite=True']
     # In a session of its own: a Ctrl-C of the terminal is for this process,
     # which has the chief end the others in order.
     self._process = subprocess.Popen(
-      self._command,
+      words,
       stdin=subprocess.DEVNULL,
       stdout=subprocess.PIPE,
       stderr=subprocess.PIPE,

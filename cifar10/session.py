@@ -129,6 +129,9 @@ def _run_steps(session, train_op, train_dir, member):
       what = hooks.what_is_not_finite(e)
       if what is None:
         return e
+      step = step if member is None else member.step
+      if train_dir is None:
+        raise Error('step %d: %s is not finite' % (step, what)) from e
       _, rate = session.run_step_fn(look)
       raise hooks.diverged(what, step, rate, train_dir) from e
   return None

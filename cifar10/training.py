@@ -21,6 +21,7 @@ from cifar10 import (
   hooks,
   locks,
   replicas,
+  restarts,
   session,
   signals,
   towers,
@@ -115,6 +116,8 @@ def train(**settings):
     cifar10.Interrupted: SIGINT or SIGTERM came; the state is saved.
   """
   settings = Settings(**settings)
+  if restarts.was_restarted():
+    settings = dataclasses.replace(settings, overwrite=False)
   if settings.seed is not None and settings.num_preprocess_threads > 1:
     raise UsageError(
       '--seed repeats a run with --num_preprocess_threads=1 only'
