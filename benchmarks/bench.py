@@ -39,6 +39,7 @@ SIDES = {
   'startup': _NETWORK_SIDES,
   'run': _NETWORK_SIDES,
   'eval': _NETWORK_SIDES,
+  'cluster': ('ours', '1 ps', '1 ps, sync'),
 }
 
 
@@ -130,6 +131,7 @@ def measure(args):
     'step': measure_step,
     'startup': measure_startup,
     'run': measure_run,
+    'cluster': measure_cluster,
     'eval': measure_eval,
   }[args.what]
   with (
@@ -300,13 +302,41 @@ def measure_run(args):
   return {'whole run, s': time.perf_counter() - started, **memory}
 
 
-def train(args, max_steps, after_step):
+def measure_cluster(args):
+  """Trains alone, or as a chief whose variables are on a parameter server."""
+  from cifar10 import cluster
+
+  times, flags = [], {}
+  with contextlib.ExitStack() as stack:
+    if args.side != 'ours':
+      hosts = ['127.0.0.1:%d' % port for port in cluster.free_ports(2)]
+      hosts = {'ps_hosts': hosts[0], 'chief_host': hosts[1]}
+      words = ['--%s=%s' % item for item in hosts.items()]
+      script = str(ROOT / 'scripts' / 'train.py')
+      stack.enter_context(
+        subprocess.Popen([sys.executable, script, '--job_name=ps', *words])
+      )
+      flags['cluster'] = cluster.resolve({}, job_name='chief', **hosts)
+      flags['sync_replicas'] = args.side.endswith('sync')
+    train(
+      args,
+      args.steps or 150,
+      lambda _: times.append(time.perf_counter()),
+      **flags,
+    )
+  times = times[len(times) // 5 :]
+  steps = [1000 * (b - a) for a, b in zip(times, times[1:])]
+  return {'step, ms': statistics.median(steps)}
+
+
+def train(args, max_steps, after_step, **flags):
   """Trains in a folder of its own, away from the results on our output.
 
   Args:
     args: the command line.
     max_steps: how many steps.
     after_step: function that is called with the number of each finished step.
+    **flags: further arguments of `training.train`.
   """
   from cifar10 import hooks, training
 
@@ -327,6 +357,7 @@ def train(args, max_steps, after_step):
       dataset=args.dataset,
       train_dir=train_dir,
       max_steps=max_steps,
+      **flags,
     )
 
 

@@ -23,6 +23,7 @@ NUMBERS = {
     'resident at the end, MB',
   ],
   'eval': ['whole evaluation, s', 'images/s', 'CPU-s'],
+  'cluster': ['step, ms'],
 }
 
 

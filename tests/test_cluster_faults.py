@@ -48,6 +48,7 @@ def test_a_run_without_faults(sync, flags, tmp_path):
 
 @MODES
 def test_a_worker_is_killed_and_joins_again(sync, flags, tmp_path):
+  flags['max_steps'] = 100000
   with clusters.running(tmp_path, sync_replicas=sync, **flags) as tasks:
     tasks.wait_for_step(20)
     tasks.kill('worker1')
@@ -55,8 +56,12 @@ def test_a_worker_is_killed_and_joins_again(sync, flags, tmp_path):
       tasks.wait_for_step(tasks.steps()[-1] + 20)
     said = tasks.err('worker1').count('replica 2 of 3')
     tasks.start('worker1')
-    tasks.wait_for(lambda: tasks.err('worker1').count('replica 2 of 3') > said)
-    check_end(tasks, sync)
+    tasks.wait_for(
+      lambda: tasks.err('worker1').count('replica 2 of 3') > said + 5
+    )
+    tasks.wait_for_step(tasks.steps()[-1] + 20)
+    tasks['chief0'].terminate()
+    tasks.wait(15, chief0=143)
 
 
 @MODES
