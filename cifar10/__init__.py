@@ -20,6 +20,7 @@ the package loads no TensorFlow; its modules, lowest first:
   cluster        which tasks a cluster has, and which this process is
   replicas       variables and gradients that the tasks share
   restarts       a process that starts itself anew
+  words          what a chief says to the others
   distributed    this process as one of the tasks
   local_cluster  all of them on this machine
   session        opens a session, runs its steps, leaves it saved

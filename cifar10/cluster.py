@@ -115,7 +115,8 @@ def resolve(
     job, index = job_name, index if job_name == job else None
   if task_index is not None:
     index = task_index
-  hosts.pop('evaluator', None)
+  if job != 'evaluator':
+    hosts.pop('evaluator', None)
   if job is None:
     if any(hosts.values()) or index is not None:
       raise UsageError(
@@ -123,7 +124,11 @@ def resolve(
       )
     return None
   num_tasks = sum(map(len, hosts.values()))
-  if job_name is None and num_tasks == 1 and not hosts.get('ps'):
+  if (
+    job_name is None
+    and job in ('chief', 'worker')
+    and (num_tasks == 0 or (num_tasks == 1 and len(hosts.get(job, [])) == 1))
+  ):
     return None  # an operator's job of one task
   if num_tasks == 0 and job != 'evaluator':
     raise UsageError(
@@ -136,8 +141,8 @@ def _parse_tf_config(text):
   """Returns a dict from job to addresses, this task's job and its index."""
   try:
     config = json.loads(text)
-    hosts = {**config.get('cluster', {})}
-    task = {**config.get('task', {})}
+    hosts = {**(config.get('cluster') or {})}
+    task = {**(config.get('task') or {})}
     for job, names in hosts.items():
       if not isinstance(names, list | str):
         raise TypeError('the tasks of %s are no list' % job)
@@ -247,8 +252,10 @@ def is_up(task, timeout_secs=2.0):
   """Returns whether something accepts connections at a task's address."""
   host, _, port = task.address.rpartition(':')
   try:
-    with socket.create_connection((host.strip('[]'), int(port)), timeout_secs):
-      return True
+    address = host.strip('[]'), int(port)
+    with socket.create_connection(address, timeout_secs) as connection:
+      # Where nothing listens, a connection may meet itself.
+      return connection.getsockname() != connection.getpeername()
   except (OSError, UnicodeError):  # a name that cannot be one
     return False
 

@@ -22,19 +22,15 @@ import tensorflow.compat.v1 as tf
 
 from cifar10 import (
   Error,
-  Interrupted,
+  UsageError,
+  checkpoints,
   cifar10,
   cluster,
   hooks,
   replicas,
   restarts,
+  words,
 )
-
-# The chief's word is the number of its life, or one of these.
-_WORKERS_END = -1  # workers are to end; parameter servers are still needed
-_ALL_END = -2
-_STARTING = 0
-_SILENT = -3  # no answer
 
 _INTERVAL_SECS = 1.0
 # A session that takes longer to open is blocked.
@@ -42,54 +38,20 @@ _OPENING_SECS = 60.0
 # Looks without an answer after which a task that accepts connections is lost.
 _MAX_SILENT = 30
 # What a step may take once the chief has said that it was the last.
-_GRACE_SECS = 4.0
+_GRACE_SECS = 3.0
 # From a signal or a fault to the end. The chief saves within it.
 _END_SECS = 10.0
 _CHIEF_END_SECS = 30.0
 # How long the chief stays for those that have not heard its last word.
 _LINGER_SECS = 30.0
-_LINGER_AFTER_SIGNAL_SECS = 5.0
+_LINGER_AFTER_SIGNAL_SECS = 4.0
+# … and for those that never came, where there was nothing to do.
+_LINGER_UNSEEN_SECS = 12.0
+
+# What TensorFlow raises where another task is gone, or is another process now.
+_LOST = (tf.errors.AbortedError, tf.errors.UnavailableError)
 
 log = logging.getLogger(__name__)
-
-
-class Word:
-  """The chief's word to the others, a variable on its server."""
-
-  def __init__(self, chief):
-    self._target = 'grpc://' + chief.address
-    self._session = None
-    with tf.Graph().as_default() as graph, tf.device(chief.device):
-      self._word = tf.get_variable(
-        'word', [], tf.int64, tf.zeros_initializer(), use_resource=True
-      )
-      self._heard = self._word.value()
-      self._new = tf.placeholder(tf.int64, [])
-      self._say = self._word.assign(self._new, read_value=False)
-    self._graph = graph
-    self._config = tf.ConfigProto(
-      device_filters=[chief.device], operation_timeout_in_ms=5000
-    )
-
-  def say(self, word):
-    self._run(self._say, {self._new: word})
-
-  def hear(self):
-    """Returns what the chief said; `_SILENT` where it does not answer."""
-    try:
-      return int(self._run(self._heard))
-    except tf.errors.FailedPreconditionError:
-      return _STARTING
-    except tf.errors.OpError:
-      self._session = None
-      return _SILENT
-
-  def _run(self, fetch, feed=None):
-    session = self._session  # another thread may give it up
-    if session is None:
-      session = tf.Session(self._target, graph=self._graph, config=self._config)
-      self._session = session
-    return session.run(fetch, feed)
 
 
 class Member(tf.train.SessionRunHook):
@@ -115,7 +77,7 @@ class Member(tf.train.SessionRunHook):
       UsageError: another process listens on this task's port.
     """
     self.cluster = members
-    self._max_steps = max_steps
+    self.max_steps = max_steps
     self.life = None
     self.has_ended = False
     self.watch = None
@@ -130,14 +92,19 @@ class Member(tf.train.SessionRunHook):
     config = cifar10.session_config()
     if members.task.job == 'ps':
       config.device_count['GPU'] = 0  # those are for replicas beside it
-    self._server = tf.train.Server(
-      tf.train.ClusterSpec(members.spec),
-      job_name=members.task.job,
-      task_index=members.task.index,
-      config=config,
-    )
+    try:
+      self._server = tf.train.Server(
+        tf.train.ClusterSpec(members.spec),
+        job_name=members.task.job,
+        task_index=members.task.index,
+        config=config,
+      )
+    except tf.errors.OpError as e:
+      raise UsageError(
+        '%s cannot listen: %s' % (members.task, checkpoints.first_line(e))
+      ) from e
     self.target = self._server.target
-    self._word = Word(members.chief)
+    self._word = words.Word(members.chief)
     self._patience = restarts.Patience(start_timeout_secs)
     self._coordinator = None
     self._has_failed = False
@@ -163,10 +130,10 @@ class Member(tf.train.SessionRunHook):
     """
     while True:
       missing = [t for t in self._needed() if not cluster.is_up(t)]
-      word = _SILENT
+      word = words.SILENT
       if not self.is_chief and self.cluster.chief not in missing:
         word = self._word.hear()
-        if word in (_WORKERS_END, _ALL_END):
+        if word in (words.WORKERS_END, words.ALL_END):
           return False  # parameter servers may have ended already
       if not missing and (self.is_chief or word > 0):
         self.life = time.time_ns() if self.is_chief else word
@@ -177,16 +144,18 @@ class Member(tf.train.SessionRunHook):
 
   def serve(self):
     """Holds variables until the chief says that all is over."""
-    while self._hear() != _ALL_END:
+    while self._hear() != words.ALL_END:
       time.sleep(_INTERVAL_SECS)
 
   def _hear(self):
     """Returns the chief's word, and is patient where there is none."""
     chief = self.cluster.chief
-    word = self._word.hear() if cluster.is_up(chief) else _SILENT
-    if word == _SILENT:
+    word = self._word.hear() if cluster.is_up(chief) else words.SILENT
+    if word == words.SILENT:
       self._patience.wait_for(chief)
-    elif word != _STARTING:
+    elif word == words.STARTING:
+      self._patience.wait_for('%s, to begin' % chief)
+    else:
       self._patience.reset()
     return word
 
@@ -198,8 +167,10 @@ class Member(tf.train.SessionRunHook):
     """
     try:
       yield
-    except (Interrupted, KeyboardInterrupt):
-      self._leave(_LINGER_AFTER_SIGNAL_SECS)
+    except (Exception, KeyboardInterrupt) as e:
+      is_signal = isinstance(e, KeyboardInterrupt)
+      if is_signal or (self.watch and self.watch.signum):
+        self._leave(_LINGER_AFTER_SIGNAL_SECS)
       raise
     self._leave(_LINGER_SECS)
 
@@ -232,7 +203,7 @@ class Member(tf.train.SessionRunHook):
     self._last_time = time.monotonic()  # of a step, or of the start
     self._global_step = tf.train.get_global_step()
     self._look_at_step(session)
-    if self.step >= self._max_steps:
+    if self.step >= self.max_steps:
       coord.request_stop()
 
   def _look_at_step(self, session):
@@ -248,8 +219,9 @@ class Member(tf.train.SessionRunHook):
       try:
         step_context.run_with_hooks(train_op)
       except tf.errors.OpError as e:
-        self._check(e)
-        if self.has_ended:
+        self.check(e)
+        # Of errors like that the session makes itself anew, and waits.
+        if self.has_ended or (self._is_ending() and isinstance(e, _LOST)):
           step_context.request_stop()
         raise
 
@@ -257,21 +229,38 @@ class Member(tf.train.SessionRunHook):
 
   def say_begin(self):
     """Lets the others in: variables are initialized."""
+    self._word.begin()
     self._word.say(self.life)
 
   def after_run(self, run_context, run_values):
     self._look_at_step(run_context.session)
     self._last_time = time.monotonic()
     self._patience.reset()
-    if self.has_ended or self.step >= self._max_steps:
+    if self.has_ended or self.step >= self.max_steps:
       run_context.request_stop()
 
   def end(self, session):
     """Has the workers end before the chief saves what they did."""
     if self.is_chief and not self.watch.fault and not self._has_failed:
-      self.has_ended = True
-      self._word.say(_WORKERS_END)
-      self._await_end(self.cluster.replicas, _GRACE_SECS)
+      with contextlib.suppress(tf.errors.OpError):
+        self._word.say(words.WORKERS_END)
+      workers = [t for t in self.cluster.replicas if t != self.cluster.task]
+      expected = sum(map(cluster.is_up, workers))
+      deadline = time.monotonic() + _GRACE_SECS
+      while self._word.num_ended() < expected and time.monotonic() < deadline:
+        time.sleep(_INTERVAL_SECS / 5)
+
+  def wait_for_end(self):
+    """Stays, once a worker has done its last step, until the chief has saved.
+
+    A chief that fails to do so goes on from an older checkpoint.
+    """
+    self._word.say_ended()
+    while (word := self._word.hear()) != words.ALL_END:
+      is_lost = word == words.SILENT and not cluster.is_up(self.cluster.chief)
+      if is_lost or word not in (words.SILENT, words.WORKERS_END, self.life):
+        restarts.restart('%s is lost' % self.cluster.chief)
+      time.sleep(_INTERVAL_SECS / 2)
 
   def _await_end(self, tasks, timeout_secs, since_up=False):
     """Waits until tasks accept connections no more; returns those that do."""
@@ -286,33 +275,43 @@ class Member(tf.train.SessionRunHook):
     return left
 
   def _leave(self, timeout_secs):
-    self._word.say(_ALL_END)
+    try:
+      self._word.say(words.ALL_END)
+    except tf.errors.OpError as e:
+      log.info('The others do not hear the end: %s', checkpoints.first_line(e))
+      return
     # Where there was nothing to do, some may not even have begun.
+    unseen = self.step is None
     left = self._await_end(
-      self.cluster.tasks, timeout_secs, since_up=self.step is None
+      self.cluster.tasks,
+      min(timeout_secs, _LINGER_UNSEEN_SECS) if unseen else timeout_secs,
+      since_up=unseen,
     )
     for task in left:
       log.info('%s has not ended', task)
 
-  def _check(self, error):
+  def check(self, error):
     """Looks at why a step failed: returns where that was no fault of a cluster.
 
     Where training is over, it returns as well, and `has_ended` is true.
     """
     if self.watch.signum or self.watch.fault or self.has_ended:
-      return
+      return  # it is over anyway
     if hooks.what_is_not_finite(error) is not None:
       return
-    lost = isinstance(
-      error,
-      (
-        tf.errors.AbortedError,
-        tf.errors.UnavailableError,
-        tf.errors.FailedPreconditionError,
-        tf.errors.CancelledError,
-      ),
-    ) or 'sync_token_q' in str(error)
+    reason = checkpoints.first_line(error)
+    lost = (
+      isinstance(error, _LOST)
+      # A variable of a parameter server that was restarted.
+      or (
+        isinstance(error, tf.errors.FailedPreconditionError)
+        and 'variable' in str(error).lower()
+      )
+      or not all(map(cluster.is_up, self._needed()))
+    )
     if not self.is_chief:
+      # The chief has closed the queue that synchronous workers wait at.
+      lost |= 'sync_token_q' in str(error)
       # The queues that a chief closes at its end are heard of before its word.
       deadline = time.monotonic() + _GRACE_SECS
       while time.monotonic() < deadline:
@@ -321,18 +320,25 @@ class Member(tf.train.SessionRunHook):
         time.sleep(_INTERVAL_SECS / 5)
     self._has_failed = True
     if lost:
-      restarts.restart(type(error).__name__)
+      restarts.restart(reason)
 
   def _obey(self, word):
     """Does what the chief's word is; returns whether training is over."""
-    if word in (_WORKERS_END, _ALL_END):
+    if word in (words.WORKERS_END, words.ALL_END):
       self.has_ended = True
-    elif word not in (_SILENT, self.life):
+    elif word not in (words.SILENT, self.life):
       restarts.restart('%s began anew' % self.cluster.chief)
     return self.has_ended
 
   def _look_out(self):
     """Runs in a thread: restarts the process, or ends it, where it must."""
+    try:
+      self._look_out_until_done()
+    except Exception as e:
+      log.info('Looking out for the other tasks failed: %r', e)
+      os._exit(1)
+
+  def _look_out_until_done(self):
     silent, over_since = 0, None
     while not self._done.wait(_INTERVAL_SECS):
       if self.watch.signum or self.watch.fault:
@@ -344,26 +350,35 @@ class Member(tf.train.SessionRunHook):
         restarts.restart('the session does not open')
       if not self.is_chief:
         word = self._word.hear()
+        if self._done.is_set() or self.watch.signum or self.watch.fault:
+          continue  # meanwhile
         if self._obey(word):
           self._end_worker()
           return
-        silent = silent + 1 if word == _SILENT else 0
+        silent = silent + 1 if word == words.SILENT else 0
         if silent > _MAX_SILENT:
           restarts.restart('%s does not answer' % self.cluster.chief)
       for task in self._needed():
         if not cluster.is_up(task) and not self._is_ending():
           restarts.restart('%s is lost' % task)
-      if self.is_chief:
-        self._report_stall(late)
+      self._report_stall(late)
 
   def _end_late(self, secs):
     """Ends a process that is blocked where it should have ended."""
     if secs > (_CHIEF_END_SECS if self.is_chief else _END_SECS):
       log.info('A step does not end: ended without it, nothing was saved')
+      if self.is_chief and self.watch.signum:
+        with contextlib.suppress(tf.errors.OpError):
+          self._word.say(words.ALL_END)
       os._exit(128 + self.watch.signum if self.watch.signum else 1)
 
   def _is_ending(self):
-    return self.has_ended or self._done.is_set() or self.watch.signum
+    return (
+      self.has_ended
+      or self._done.is_set()
+      or self.watch.signum
+      or self.watch.fault
+    )
 
   def _end_worker(self):
     """Ends a worker whose last step goes on for too long: it is of no use."""
@@ -374,7 +389,7 @@ class Member(tf.train.SessionRunHook):
       os._exit(0)
 
   def _report_stall(self, late):
-    """Says for whom a chief waits, in a step that takes long."""
+    """Says for whom this task waits, in a step that takes long."""
     if late < _GRACE_SECS or self._is_ending():
       return
     missing = [t for t in self.cluster.replicas if not cluster.is_up(t)]

@@ -70,7 +70,7 @@ class _Supervisor:
         task.start()
       while any(task.is_running() for task in self._tasks):
         self._look()
-        if self._deadline and time.monotonic() > self._deadline:
+        if self._deadline is not None and time.monotonic() > self._deadline:
           break
         time.sleep(_INTERVAL_SECS)
     finally:

@@ -34,7 +34,8 @@ class Sync:
   """Synchronous updates: each is the mean of the gradients of many replicas.
 
   It is `tf.train.SyncReplicasOptimizer`, without its initial tokens: with these
-  one replica may supply all gradients of the first updates.
+  one replica may supply all gradients of the first updates. Where fewer
+  gradients than replicas are enough, a fast replica may still supply two.
 
   Attributes:
     aggregated: how many gradients make an update.

@@ -6,13 +6,15 @@ Nothing within a process can end a call that is blocked inside TensorFlow.
 import contextlib
 import logging
 import os
+import signal
 import sys
+import threading
 import time
 
-from cifar10 import Error
+from cifar10 import Error, signals
 
 _SAY_SECS = 30.0
-_MAX_RESTARTS = 5
+_MAX_RESTARTS = 20
 
 # Across a restart: since when (time.monotonic) there was no step, and how many
 # restarts there were since.
@@ -20,6 +22,9 @@ _SINCE = 'CIFAR10_WAITING_SINCE'
 _RESTARTS = 'CIFAR10_RESTARTS'
 # And whether there was any.
 _RESTARTED = 'CIFAR10_RESTARTED'
+
+# Of two threads that restart, the second waits for the end of the first.
+_once = threading.Lock()
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +51,11 @@ class Patience:
       cifar10.Error: it took too long.
     """
     now = time.monotonic()
-    if self._since is None:
-      self._since = float(os.environ.setdefault(_SINCE, str(now)))
-      self._said = now
-    if now - self._since > self._timeout_secs:
+    since = self._since  # another thread may reset it
+    if since is None:
+      since = float(os.environ.setdefault(_SINCE, str(now)))
+      self._since, self._said = since, now
+    if now - since > self._timeout_secs:
       raise Error(
         '%s: not there after %d seconds (--start_timeout_secs): start what is '
         'missing, or see why it ended' % (what, self._timeout_secs)
@@ -66,6 +72,7 @@ def was_restarted():
 
 def restart(reason):
   """Starts this process anew, with the same command line and process id."""
+  _once.acquire()
   restarts = int(os.environ.get(_RESTARTS, 0)) + 1
   if restarts > _MAX_RESTARTS:
     log.info('%s; %d restarts without a step', reason, _MAX_RESTARTS)
@@ -74,6 +81,8 @@ def restart(reason):
   os.environ[_RESTARTED] = '1'
   os.environ.setdefault(_SINCE, str(time.monotonic()))
   log.info('%s: starting anew', reason)
+  # Signals wait until the new life can handle them: the mask is kept.
+  signal.pthread_sigmask(signal.SIG_BLOCK, signals.SIGNALS)
   with contextlib.suppress(OSError):
     sys.stdout.flush()
     sys.stderr.flush()

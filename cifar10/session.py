@@ -45,7 +45,7 @@ def run(
   watch = watchdog.Watchdog(files, train_dir)
   config = cifar10.session_config(log_device_placement)
   with contextlib.ExitStack() as stack:
-    stack.enter_context(_explained(watch, train_dir))
+    stack.enter_context(_explained(watch, train_dir, member))
     stack.enter_context(watch)
     cluster = {}
     if member is not None:
@@ -56,7 +56,7 @@ def run(
         'master': member.target,
         'is_chief': member.is_chief,
         # Of a thread that waits for gradients nothing more is to come.
-        'stop_grace_period_secs': 2,
+        'stop_grace_period_secs': 1,
       }
     failed = None
     with tf.train.MonitoredTrainingSession(
@@ -74,11 +74,15 @@ def run(
 
 
 @contextlib.contextmanager
-def _explained(watch, train_dir):
+def _explained(watch, train_dir, member):
   """Makes errors of the block, TensorFlow's and the disk's, one of ours."""
   try:
     yield
   except Exception as e:
+    if member is not None and isinstance(e, tf.errors.OpError):
+      member.check(e)
+      if member.has_ended and not member.is_chief:
+        return  # nothing is lost
     # A writer of summaries may raise anything.
     is_ours = isinstance(e, (tf.errors.OpError, OSError))
     if not is_ours and 'events.out.tfevents' not in str(e):
@@ -121,6 +125,8 @@ def _run_steps(session, train_op, train_dir, member):
     run_step = lambda op: session.run_step_fn(member.step_fn(op))
     if member.is_chief:
       member.say_begin()
+    if step >= member.max_steps:
+      return None
   while not session.should_stop():
     try:
       run_step(train_op)

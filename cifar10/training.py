@@ -116,7 +116,7 @@ def train(**settings):
     cifar10.Interrupted: SIGINT or SIGTERM came; the state is saved.
   """
   settings = Settings(**settings)
-  if restarts.was_restarted():
+  if settings.cluster is not None and restarts.was_restarted():
     settings = dataclasses.replace(settings, overwrite=False)
   if settings.seed is not None and settings.num_preprocess_threads > 1:
     raise UsageError(
@@ -208,6 +208,7 @@ def _work(settings, member, sync):
       log_device_placement=settings.log_device_placement,
       member=member,
     )
+  member.wait_for_end()
 
 
 def _load(settings):
@@ -233,7 +234,9 @@ def _graph(settings, member):
       stack.enter_context(member.devices())
     seed = settings.seed
     # Each replica reads a shuffle of its own.
-    tf.set_random_seed(seed + member.rank if seed and member else seed)
+    if seed is not None and member is not None:
+      seed += member.rank
+    tf.set_random_seed(seed)
     yield
 
 

@@ -358,6 +358,8 @@ def run(main, values, doc, unless_given=()):
   for signum in signals.SIGNALS:
     signal.signal(signum, _interrupt)
   try:
+    # A process that started itself anew has kept them back until now.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signals.SIGNALS)
     rest = _parse(values)
     if values.help:
       print(_help(values, doc, unless_given))

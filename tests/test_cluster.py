@@ -40,7 +40,15 @@ def test_flags_and_the_variable_say_the_same():
 
 @pytest.mark.parametrize(
   'config',
-  [None, '', '{}', {'task': {}}, {'cluster': {}, 'task': {}}],
+  [
+    None,
+    '',
+    '{}',
+    {'task': {}},
+    {'cluster': {}, 'task': {}},
+    {'cluster': None, 'task': None},
+    {'cluster': {}, 'task': {'type': 'worker', 'index': 0}},
+  ],
 )
 def test_without_a_cluster(config):
   assert resolve(config) is None
@@ -49,6 +57,23 @@ def test_without_a_cluster(config):
 @pytest.mark.parametrize('job', ['worker', 'chief', 'master'])
 def test_a_job_of_one_task_trains_alone(job):
   config = {'cluster': {job: ['a:1']}, 'task': {'type': job, 'index': 0}}
+  assert resolve(config) is None
+
+
+@pytest.mark.parametrize('job', ['ps', 'cook'])
+def test_a_task_that_is_not_the_one_there_is(job):
+  config = {'cluster': {'chief': ['a:1']}, 'task': {'type': job, 'index': 0}}
+  with pytest.raises(UsageError):
+    resolve(config)
+
+
+def test_the_evaluator_of_a_job_of_one_task():
+  config = {
+    'cluster': {'chief': ['a:1'], 'evaluator': ['e:1']},
+    'task': {'type': 'evaluator', 'index': 0},
+  }
+  assert resolve(config).task is None
+  config['task']['type'] = 'chief'
   assert resolve(config) is None
 
 

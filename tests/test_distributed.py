@@ -3,7 +3,7 @@ import time
 import pytest
 import tensorflow.compat.v1 as tf
 
-from cifar10 import cluster, distributed
+from cifar10 import cluster, distributed, words
 
 
 def members_of(job):
@@ -20,20 +20,20 @@ def members_of(job):
 
 def test_the_chiefs_word_is_heard():
   members = members_of('chief')
-  word = distributed.Word(members.chief)
+  word = words.Word(members.chief)
   server = tf.train.Server(
     tf.train.ClusterSpec(members.spec), 'chief', 0, start=True
   )
   assert server.target.startswith('grpc://')
-  assert word.hear() == distributed._STARTING
-  distributed.Word(members.chief).say(77)
+  assert word.hear() == words.STARTING
+  words.Word(members.chief).say(77)
   assert word.hear() == 77
 
 
 def test_a_chief_that_is_not_there_is_silent():
-  word = distributed.Word(members_of('chief').chief)
+  word = words.Word(members_of('chief').chief)
   begin = time.monotonic()
-  assert word.hear() == distributed._SILENT
+  assert word.hear() == words.SILENT
   assert time.monotonic() - begin < 15
 
 
