@@ -287,7 +287,7 @@ class Member(tf.train.SessionRunHook):
       min(timeout_secs, _LINGER_UNSEEN_SECS) if unseen else timeout_secs,
       since_up=unseen,
     )
-    for task in left:
+    for task in filter(cluster.is_up, left):
       log.info('%s has not ended', task)
 
   def check(self, error):
