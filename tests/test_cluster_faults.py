@@ -135,3 +135,29 @@ def test_a_finished_run_has_all_others_end(flags, tmp_path):
     tasks.start()
     tasks.wait(30)
     assert 'Nothing to do' in tasks.err('chief0')
+
+
+def test_fewer_gradients_than_replicas_are_enough(flags, tmp_path):
+  flags.update(sync_replicas=True, replicas_to_aggregate=2)
+  with clusters.running(tmp_path, **flags) as tasks:
+    tasks.wait_for_step(20)
+    tasks.kill('worker1')
+    tasks.wait_for_step(tasks.steps()[-1] + 20)
+    check_end(tasks, sync=True, worker1=-signal.SIGKILL)
+
+
+def test_sigterm_to_all_at_once(flags, tmp_path):
+  """As an operator of jobs does; the state may then be lost, but no time."""
+  flags['max_steps'] = 100000
+  with clusters.running(tmp_path, **flags) as tasks:
+    tasks.wait_for_step(60)
+    for name in tasks.names:
+      tasks[name].terminate()
+    deadline = time.monotonic() + 40
+    ended = {name: tasks[name].wait(40) for name in tasks.names}
+    assert time.monotonic() < deadline
+    assert ended['chief0'] in (1, 143)
+    others = {status for name, status in ended.items() if name != 'chief0'}
+    assert others <= {0, 143}, tasks.said()
+    assert 'Traceback' not in tasks.said()
+    assert tasks.saved_step() >= 50
