@@ -365,8 +365,10 @@ class Member(tf.train.SessionRunHook):
 
   def _end_late(self, secs):
     """Ends a process that is blocked where it should have ended."""
-    if secs > (_CHIEF_END_SECS if self.is_chief else _END_SECS):
-      log.info('A step does not end: ended without it, nothing was saved')
+    # With what is left of a cluster nothing can be saved.
+    can_save = self.is_chief and all(map(cluster.is_up, self._needed()))
+    if secs > (_CHIEF_END_SECS if can_save else _END_SECS):
+      log.info('Ended without saving: a call does not come back')
       if self.is_chief and self.watch.signum:
         with contextlib.suppress(tf.errors.OpError):
           self._word.say(words.ALL_END)
