@@ -63,6 +63,7 @@ class Member(tf.train.SessionRunHook):
     life: the number of the chief's life.
     has_ended: whether the chief has said that training is over.
     watch: the `watchdog.Watchdog` of the session, once there is one.
+    step: the global step after the last step here; None: there was no session.
   """
 
   def __init__(self, members, max_steps, start_timeout_secs):
@@ -82,6 +83,7 @@ class Member(tf.train.SessionRunHook):
     self.has_ended = False
     self.watch = None
     self.step = None
+    self._done = threading.Event()
     cluster.check_port(members.task)
     log.info(
       '%s of %s: anyone who reaches this port can use it, on every interface: '
@@ -189,8 +191,7 @@ class Member(tf.train.SessionRunHook):
   def watching(self, watch):
     """Looks out for the others within a block."""
     self.watch = watch
-    self._done = threading.Event()
-    self._last_time = time.monotonic()
+    self._last_time = time.monotonic()  # of a step, or of the start
     thread = threading.Thread(target=self._look_out, daemon=True)
     thread.start()
     try:
@@ -200,7 +201,7 @@ class Member(tf.train.SessionRunHook):
 
   def after_create_session(self, session, coord):
     self._coordinator = coord
-    self._last_time = time.monotonic()  # of a step, or of the start
+    self._last_time = time.monotonic()
     self._global_step = tf.train.get_global_step()
     self._look_at_step(session)
     if self.step >= self.max_steps:
@@ -291,9 +292,10 @@ class Member(tf.train.SessionRunHook):
       log.info('%s has not ended', task)
 
   def check(self, error):
-    """Looks at why a step failed: returns where that was no fault of a cluster.
+    """Restarts the process if an error is due to another task that was lost.
 
-    Where training is over, it returns as well, and `has_ended` is true.
+    It returns where the error has another cause, and where training is over:
+    then `has_ended` is true.
     """
     if self.watch.signum or self.watch.fault or self.has_ended:
       return  # it is over anyway
