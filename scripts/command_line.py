@@ -32,24 +32,12 @@ except ImportError:
 # `python scripts/train.py` finds the package of the clone that it is in.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from cifar10 import Error, UsageError, cluster, signals
+from cifar10 import Error, UsageError, signals
 
 MAX_INT = 2**31 - 1  # TensorFlow's int32
 
 # Flags that every `FlagValues` has, and that are no argument of ours.
 _GENERAL_FLAGS = ('help', 'h', 'flagfile', 'undefok')
-
-# Which of them describe a cluster, the arguments of `cluster.resolve`.
-_CLUSTER_FLAGS = (
-  'job_name',
-  'task_index',
-  'ps_hosts',
-  'worker_hosts',
-  'chief_host',
-)
-
-# A cluster ends within 15 seconds of its last step, the evaluator included.
-EVALUATOR_INTERVAL_SECS = 5
 
 # Signals that came while no training was there to end by itself: the first one,
 # and when that was.
@@ -164,127 +152,6 @@ def define_network_flags(values):
   define_bool(values, 'use_fp16', 'compute layers in float16')
 
 
-def _define_input_flags(values):
-  """Defines how pictures are shuffled and distorted."""
-  flags.DEFINE_integer(
-    'seed', None, 'repeats a run on CPUs', 0, MAX_INT, flag_values=values
-  )
-  define_float(
-    values,
-    'min_queue_fraction',
-    0.4,
-    'the part of all examples that the shuffle queue keeps',
-    maximum=1,
-  )
-  define_positive(
-    values,
-    'num_preprocess_threads',
-    1,
-    'how many batches of input are made at the same time',
-    maximum=1024,
-  )
-
-
-def define_training_flags(values, max_steps, is_task=True):
-  """Defines what every script has that trains.
-
-  Args:
-    values: the script's flags.
-    max_steps: the default of that flag.
-    is_task: whether to define which task of a cluster the process is.
-  """
-  define_data_flags(values)
-  define_network_flags(values)
-  _define_input_flags(values)
-  define_folder(
-    values,
-    'train_dir',
-    '/tmp/cifar10_train',
-    'the folder of checkpoints and summaries; a run in it is continued',
-    is_run=True,
-  )
-  define_positive(
-    values, 'max_steps', max_steps, 'the step at which training is done'
-  )
-  define_bool(
-    values, 'log_device_placement', 'log which device each operation is on'
-  )
-  define_positive(
-    values, 'log_frequency', 10, 'steps between lines on standard output'
-  )
-  define_bool(
-    values, 'overwrite', 'start afresh: remove the run in train_dir first'
-  )
-  define_float(
-    values,
-    'learning_rate',
-    0.1,
-    'the learning rate of the first 350 epochs',
-    maximum=1e30,
-  )
-  _define_saving_flags(values)
-  if is_task:
-    _define_task_flags(values)
-  _define_cluster_flags(values)
-
-
-def _define_task_flags(values):
-  """Defines which task of which cluster a process is."""
-  flags.DEFINE_enum(
-    'job_name',
-    None,
-    cluster.JOBS,
-    'this task of a cluster; none: train alone',
-    flag_values=values,
-  )
-  flags.DEFINE_integer(
-    'task_index', None, 'its number, from 0', 0, MAX_INT, flag_values=values
-  )
-  for name, text in (
-    ('ps_hosts', 'host:port of each parameter server, with commas between'),
-    ('worker_hosts', 'host:port of each worker, with commas between'),
-    ('chief_host', 'host:port of the chief; none: worker 0 is the chief'),
-  ):
-    flags.DEFINE_string(name, None, text, flag_values=values)
-
-
-def _define_cluster_flags(values):
-  """Defines how the tasks of a cluster train together."""
-  define_bool(
-    values, 'sync_replicas', 'the mean gradient of all replicas is one update'
-  )
-  define_positive(
-    values,
-    'replicas_to_aggregate',
-    None,
-    'how many of them are enough for an update; none: all',
-  )
-  define_positive(
-    values,
-    'start_timeout_secs',
-    600,
-    'seconds that a task waits for others that are not there',
-  )
-
-
-def _define_saving_flags(values):
-  """Defines when a run that trains writes to its folder."""
-  define_positive(
-    values, 'save_checkpoint_secs', 600, 'seconds between checkpoints'
-  )
-  define_positive(
-    values,
-    'save_checkpoint_steps',
-    None,
-    'steps between checkpoints, instead of seconds',
-  )
-  exclude(values, 'save_checkpoint_secs', 'save_checkpoint_steps')
-  define_positive(
-    values, 'save_summaries_steps', 100, 'steps between summaries'
-  )
-  define_positive(values, 'max_to_keep', 5, 'how many checkpoints to keep')
-
-
 def arguments(values, *unless_given):
   """Returns the flags as arguments for a function of the package.
 
@@ -299,13 +166,6 @@ def arguments(values, *unless_given):
   }
 
 
-def training_arguments(values):
-  """Returns the flags as arguments for `training.train`, cluster included."""
-  given = arguments(values)
-  described = {name: given.pop(name) for name in _CLUSTER_FLAGS}
-  return {**given, 'cluster': cluster.resolve(os.environ, **described)}
-
-
 def given_words(values, leave_out=()):
   """Returns the words of the command line that give these flags again."""
   given = {
@@ -314,34 +174,6 @@ def given_words(values, leave_out=()):
     if values[name].present and name not in (*leave_out, *_GENERAL_FLAGS)
   }
   return ['--%s=%s' % item for item in given.items()]
-
-
-def run_evaluator(given):
-  """Runs eval.py's loop, for a task of a cluster that has the chief's folder.
-
-  Args:
-    given: what `training_arguments` returned.
-  """
-  evaluation = import_quietly('cifar10.evaluation')
-  evaluation.evaluate(
-    data_dir=given['data_dir'],
-    dataset=given['dataset'],
-    checkpoint_dir=given['train_dir'],
-    eval_dir=os.path.join(given['train_dir'], 'eval'),
-    batch_size=given['batch_size'],
-    eval_interval_secs=EVALUATOR_INTERVAL_SECS,
-    last_step=given['max_steps'],
-  )
-
-
-def train(values):
-  """Trains as the flags say; as a cluster's evaluator, it evaluates."""
-  given = training_arguments(values)
-  if given['cluster'] and given['cluster'].task is None:
-    run_evaluator(given)
-    return
-  training = import_quietly('cifar10.training')
-  training.train(**given)
 
 
 def run(main, values, doc, unless_given=()):

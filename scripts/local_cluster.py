@@ -10,12 +10,13 @@ import os
 import sys
 
 import command_line
+import training_flags
 from absl import flags
 
 from cifar10 import local_cluster
 
 FLAGS = command_line.new_flags()
-command_line.define_training_flags(FLAGS, max_steps=100000, is_task=False)
+training_flags.define(FLAGS, max_steps=100000, is_task=False)
 OWN = ('num_workers', 'num_ps', 'evaluator', 'max_restarts')
 flags.DEFINE_integer(
   'num_workers', 1, 'workers beside the chief', 0, 64, flag_values=FLAGS

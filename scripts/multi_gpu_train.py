@@ -7,9 +7,10 @@ for which there is no GPU run on the CPU.
 """
 
 import command_line
+import training_flags
 
 FLAGS = command_line.new_flags()
-command_line.define_training_flags(FLAGS, max_steps=1000000)
+training_flags.define(FLAGS, max_steps=1000000)
 command_line.define_positive(
   FLAGS,
   'num_gpus',
@@ -20,7 +21,7 @@ command_line.define_positive(
 
 
 def main():
-  command_line.train(FLAGS)
+  training_flags.train(FLAGS)
 
 
 if __name__ == '__main__':

@@ -6,13 +6,14 @@ A run that is already in train_dir is continued.
 """
 
 import command_line
+import training_flags
 
 FLAGS = command_line.new_flags()
-command_line.define_training_flags(FLAGS, max_steps=100000)
+training_flags.define(FLAGS, max_steps=100000)
 
 
 def main():
-  command_line.train(FLAGS)
+  training_flags.train(FLAGS)
 
 
 if __name__ == '__main__':

@@ -12,6 +12,7 @@ import sys
 
 import command_line
 import pytest
+import training_flags
 
 from cifar10 import (
   Error,
@@ -176,7 +177,7 @@ def test_help(script, word, monkeypatch, capsys):
 )
 def test_what_is_wrong_is_named_in_one_line(words, said, monkeypatch, capsys):
   values = command_line.new_flags()
-  command_line.define_training_flags(values, 1)
+  training_flags.define(values, 1)
   assert exit_of(values, monkeypatch, *words) == 2
   out, err = capsys.readouterr()
   assert out == ''
