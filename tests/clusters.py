@@ -83,6 +83,16 @@ class Tasks:
     """Waits for the chief to print a step, after so many lines of steps."""
     self.wait_for(lambda: any(s >= step for s in self.steps()[lines:]))
 
+  def wait_for_any(self, step):
+    """Waits for any task to say that it is at a step, or past it."""
+    self.wait_for(
+      lambda: any(
+        int(said) >= step
+        for name in self._processes
+        for said in re.findall(r'step (\d+)', self.out(name) + self.err(name))
+      )
+    )
+
   def wait(self, secs, **statuses):
     """Waits for all to end by themselves; all with 0 unless said otherwise."""
     deadline = time.monotonic() + secs

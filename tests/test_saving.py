@@ -83,7 +83,10 @@ def test_kill_9_at_any_moment(small_run):
 @contextlib.contextmanager
 def full_disk(folder, pid):
   """Leaves the disk of a folder no space."""
-  with open(folder / 'fill', 'wb') as f, contextlib.suppress(OSError):
+  with (
+    contextlib.suppress(OSError),
+    open(folder / 'fill', 'wb', buffering=0) as f,
+  ):
     while True:
       f.write(bytes(1 << 16))
   yield
