@@ -29,5 +29,8 @@ setuptools.setup(
   packages=['cifar10'],
   python_requires='>=3.10',
   install_requires=read_requirements(),
-  extras_require={'dev': ['pytest>=8', 'ruff>=0.12']},
+  extras_require={
+    'svhn': ['scipy>=1.11'],
+    'dev': ['pytest>=8', 'ruff>=0.12', 'scipy>=1.11'],
+  },
 )

@@ -12,7 +12,7 @@ import unittest.mock
 
 import tensorflow.compat.v1 as tf
 
-from cifar10 import cifar10, cifar10_input, datasets, lrn, summaries
+from cifar10 import cifar10, cifar10_input, lrn, specs, summaries
 
 _THREADS = 16
 
@@ -44,9 +44,11 @@ def histogram(tag, values):
   )
 
 
-def inference(images, num_classes, use_fp16=False, summarize=True):
+def inference(
+  images, num_classes, use_fp16=False, summarize=True, normalize=None
+):
   """Builds the network of `cifar10.inference` as the tutorial does."""
-  assert summarize and not use_fp16
+  assert summarize and not use_fp16 and normalize is None
   layers = {}
   with tf.variable_scope('conv1'):
     conv1, biases = cifar10._convolution(images, channels=64, bias=0.0)
@@ -81,17 +83,18 @@ def shuffle_batch(
   min_queue_fraction=0.4,
   num_batches=1,
   num_preprocess_threads=_THREADS,
+  image_size=cifar10_input.IMAGE_SIZE,
 ):
   """Builds training input as the tutorial does: example by example.
 
   Of the arguments of `cifar10_input.distorted_batches`, for which it stands in,
-  it leaves the last one aside: the tutorial always has 16 threads.
+  it leaves the number of threads aside: the tutorial always has 16.
   """
   with tf.device('/cpu:0'), tf.name_scope('input'):
     image, label = _read(split, tf.train.string_input_producer(split.files))
     num_examples = cifar10_input.min_queue_examples(split, min_queue_fraction)
     images, labels = tf.train.shuffle_batch(
-      [_distort(image), label],
+      [_distort(image, image_size), label],
       batch_size=batch_size,
       num_threads=_THREADS,
       capacity=num_examples + 3 * batch_size,
@@ -112,15 +115,14 @@ def _parse(spec, record):
   values = tf.decode_raw(record, tf.uint8)
   planes = tf.reshape(
     values[spec.label_bytes : spec.record_bytes],
-    [datasets.DEPTH, datasets.HEIGHT, datasets.WIDTH],
+    [specs.DEPTH, specs.HEIGHT, specs.WIDTH],
   )
   image = tf.cast(tf.transpose(planes, [1, 2, 0]), tf.float32)
   return image, tf.cast(values[spec.label_index], tf.int32)
 
 
-def _distort(image):
+def _distort(image, size=cifar10_input.IMAGE_SIZE):
   """The tutorial's distortions of one picture, with the ops that it uses."""
-  size = cifar10_input.IMAGE_SIZE
   image = tf.random_crop(image, [size, size, 3])
   image = tf.image.random_flip_left_right(image)
   image = tf.image.random_brightness(image, max_delta=63)
@@ -130,9 +132,9 @@ def _distort(image):
   return image
 
 
-def batch(split, batch_size):
+def batch(split, batch_size, image_size=cifar10_input.IMAGE_SIZE):
   """Builds evaluation input as the tutorial does: example by example."""
-  size = cifar10_input.IMAGE_SIZE
+  size = image_size
   with tf.device('/cpu:0'), tf.name_scope('input'):
     names = tf.train.string_input_producer(split.files, shuffle=False)
     image, label = _read(split, names)

@@ -13,7 +13,6 @@ import logging
 import os
 import re
 import shutil
-import sys
 import tarfile
 import tempfile
 import urllib.error
@@ -21,7 +20,7 @@ import urllib.parse
 import urllib.request
 import zlib
 
-from cifar10 import Error
+from cifar10 import Error, progress
 
 _TIMEOUT_SECS = 60
 _BLOCK_BYTES = 1 << 20
@@ -89,7 +88,7 @@ def _check(archive, path):
 def _fetch(archive, path):
   """Downloads to a temporary folder, and moves to `path` what is whole."""
   log.info('Downloading %s to %s', archive.url, path)
-  with _temporary_folder(path) as folder:
+  with temporary_folder(path) as folder:
     part = os.path.join(folder, archive.filename)
     try:
       _copy_url(archive, part)
@@ -117,29 +116,12 @@ def _copy_url(archive, path):
   with (
     urllib.request.urlopen(archive.url, timeout=_TIMEOUT_SECS) as response,
     open(path, 'wb') as f,
-    _progress_line(),
+    progress.line('Downloading', archive.num_bytes) as show,
   ):
     while block := response.read(min(_BLOCK_BYTES, limit - done)):
       f.write(block)
       done += len(block)
-      _show_progress('Downloading', done, archive.num_bytes)
-
-
-def _show_progress(what, done, total):
-  """Rewrites one line on a terminal; writes nothing anywhere else."""
-  if sys.stderr.isatty():
-    sys.stderr.write('\r%s %.1f%%' % (what, 100.0 * done / total))
-    sys.stderr.flush()
-
-
-@contextlib.contextmanager
-def _progress_line():
-  """Ends the line that `_show_progress` writes, whatever happens."""
-  try:
-    yield
-  finally:
-    if sys.stderr.isatty():
-      sys.stderr.write('\n')
+      show(done)
 
 
 def _fault(archive, path):
@@ -207,7 +189,7 @@ def staging_folder(data_dir, name):
   """
   os.makedirs(data_dir, exist_ok=True)
   folder = os.path.join(data_dir, name)
-  with _temporary_folder(folder) as parent:
+  with temporary_folder(folder) as parent:
     staging = os.path.join(parent, name)
     os.mkdir(staging)
     yield staging
@@ -218,7 +200,7 @@ def staging_folder(data_dir, name):
         os.replace(os.path.join(staging, name), os.path.join(folder, name))
 
 
-def _temporary_folder(path):
+def temporary_folder(path):
   """Returns a context: a folder beside `path`, removed with all it holds.
 
   No one else can look into it, but what is made in it has the usual modes, and

@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 import cifar10
+from cifar10 import specs
 
 _RUN_FILE = 'run.json'
 # What TensorFlow's reader raises for files that are broken, cut or gone; memory
@@ -51,6 +52,7 @@ class Run:
     class_names: tuple of str, in label order.
     image_size: height and width of the pictures that the network sees.
     float_type: 'float32' or 'float16', what layers compute in.
+    label: 'fine' or 'coarse', which label of the data set.
     version: that of this package.
   """
 
@@ -58,6 +60,7 @@ class Run:
   class_names: tuple
   image_size: int
   float_type: str
+  label: str = 'fine'
   version: str = cifar10.__version__
 
 
@@ -87,9 +90,11 @@ def read_run(directory):
     known = {field.name for field in dataclasses.fields(Run)}
     run = Run(**{key: fields[key] for key in fields if key in known})
     run = dataclasses.replace(run, class_names=tuple(run.class_names))
-    for value in (run.dataset, run.float_type, *run.class_names):
+    for value in (run.dataset, run.float_type, run.label, *run.class_names):
       if not isinstance(value, str):
         raise TypeError('%r is no name' % value)
+    if run.image_size not in range(1, specs.HEIGHT + 1):
+      raise ValueError('%r is no size of a picture' % run.image_size)
     return run
   except (FileNotFoundError, NotADirectoryError):
     return None
@@ -216,6 +221,27 @@ def newest(directory):
 @functools.lru_cache(maxsize=1000)
 def _say_once(line, *args):
   log.info(line, *args)
+
+
+def require_newest(directory):
+  """Returns the path prefix of the newest whole checkpoint.
+
+  Raises:
+    CheckpointError: there is none.
+  """
+  path = newest(directory)
+  if path is None:
+    raise CheckpointError(
+      '%s holds no checkpoint: train first, or name another --checkpoint_dir'
+      % directory
+    )
+  return path
+
+
+def check_folder(directory):
+  """Raises `CheckpointError` where a file is named instead of a folder."""
+  if os.path.exists(directory) and not os.path.isdir(directory):
+    raise CheckpointError('--checkpoint_dir=%s: not a folder' % directory)
 
 
 def _fault(path):

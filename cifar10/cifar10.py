@@ -63,6 +63,8 @@ def distorted_inputs(
   use_fp16=False,
   *,
   dataset='cifar10',
+  label='fine',
+  image_size=IMAGE_SIZE,
   min_queue_fraction=cifar10_input.MIN_QUEUE_FRACTION,
   num_preprocess_threads=cifar10_input.NUM_PREPROCESS_THREADS,
 ):
@@ -73,12 +75,14 @@ def distorted_inputs(
     batch_size: examples a batch.
     use_fp16: whether to return float16 pictures.
     dataset: name of the data set.
+    label: 'fine', or 'coarse' for the other label that CIFAR-100 has.
+    image_size: height and width of the pictures, at most 32.
     min_queue_fraction: the part of all examples that the shuffle queue keeps.
     num_preprocess_threads: how many batches are made at the same time; with
       more than one, a seed does not repeat them.
 
   Returns:
-    images: float [batch_size, IMAGE_SIZE, IMAGE_SIZE, 3], standardized.
+    images: float [batch_size, image_size, image_size, 3], standardized.
     labels: int32 [batch_size].
   """
   _fetch(data_dir, dataset)
@@ -86,6 +90,8 @@ def distorted_inputs(
     data_dir,
     batch_size,
     dataset=dataset,
+    label=label,
+    image_size=image_size,
     min_queue_fraction=min_queue_fraction,
     num_preprocess_threads=num_preprocess_threads,
   )
@@ -99,6 +105,8 @@ def inputs(
   use_fp16=False,
   *,
   dataset='cifar10',
+  label='fine',
+  image_size=IMAGE_SIZE,
 ):
   """Builds evaluation input, see `cifar10_input.inputs`; fetches data.
 
@@ -108,14 +116,21 @@ def inputs(
     batch_size: examples a batch; the last batch holds what is left.
     use_fp16: whether to return float16 pictures.
     dataset: name of the data set.
+    label: 'fine', or 'coarse' for the other label that CIFAR-100 has.
+    image_size: height and width of the pictures, at most 32.
 
   Returns:
-    images: float [?, IMAGE_SIZE, IMAGE_SIZE, 3], standardized.
+    images: float [?, image_size, image_size, 3], standardized.
     labels: int32 [?].
   """
   _fetch(data_dir, dataset)
   images, labels = cifar10_input.inputs(
-    eval_data, data_dir, batch_size, dataset=dataset
+    eval_data,
+    data_dir,
+    batch_size,
+    dataset=dataset,
+    label=label,
+    image_size=image_size,
   )
   return _cast(images, use_fp16), labels
 
@@ -130,7 +145,13 @@ def _cast(values, use_fp16):
   return tf.cast(values, tf.float16 if use_fp16 else tf.float32)
 
 
-def inference(images, num_classes=NUM_CLASSES, use_fp16=False, summarize=True):
+def inference(
+  images,
+  num_classes=NUM_CLASSES,
+  use_fp16=False,
+  summarize=True,
+  normalize=None,
+):
   """Builds the network.
 
   Args:
@@ -140,12 +161,14 @@ def inference(images, num_classes=NUM_CLASSES, use_fp16=False, summarize=True):
       the layer that makes them, are float32 all the same.
     summarize: whether to add the activations' summaries; the second tower and
       those after it must not add them again.
+    normalize: function of activations and name that normalizes them; None: one
+      that is compiled for the CPU.
 
   Returns:
     Unscaled logits, float32 [batch, num_classes].
   """
   layers = {}
-  normalize = lrn.compiled(**LRN)
+  normalize = normalize or lrn.compiled(**LRN)
   with tf.variable_scope('conv1'):
     conv1, biases1 = _convolution(
       _cast(images, use_fp16), channels=64, bias=0.0

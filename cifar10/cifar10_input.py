@@ -18,7 +18,7 @@ import contextlib
 
 import tensorflow.compat.v1 as tf
 
-from cifar10 import datasets, summaries
+from cifar10 import datasets, specs, summaries
 
 IMAGE_SIZE = 24
 NUM_CLASSES = 10
@@ -64,11 +64,11 @@ def read_cifar10(filename_queue, label_bytes=1, label_index=0):
     RuntimeError: outside a graph.
   """
   result = CIFAR10Record()
-  result.height = datasets.HEIGHT
-  result.width = datasets.WIDTH
-  result.depth = datasets.DEPTH
+  result.height = specs.HEIGHT
+  result.width = specs.WIDTH
+  result.depth = specs.DEPTH
   with _input_scope():
-    reader = tf.FixedLengthRecordReader(label_bytes + datasets.IMAGE_BYTES)
+    reader = tf.FixedLengthRecordReader(label_bytes + specs.IMAGE_BYTES)
     result.key, value = reader.read(filename_queue)
     planes, result.label = _parse_records(value[None], label_bytes, label_index)
     result.uint8image = _planes_to_pixels(planes)[0]
@@ -80,6 +80,8 @@ def distorted_inputs(
   batch_size=BATCH_SIZE,
   *,
   dataset='cifar10',
+  label='fine',
+  image_size=IMAGE_SIZE,
   min_queue_fraction=MIN_QUEUE_FRACTION,
   num_preprocess_threads=NUM_PREPROCESS_THREADS,
 ):
@@ -89,12 +91,14 @@ def distorted_inputs(
     data_dir: the folder of the .bin files, or the one that holds it.
     batch_size: examples a batch.
     dataset: name of the data set, see `datasets.SPECS`.
+    label: 'fine', or 'coarse' for the other label that CIFAR-100 has.
+    image_size: height and width of the pictures, at most 32.
     min_queue_fraction: the part of all examples that the shuffle queue keeps.
     num_preprocess_threads: how many batches are made at the same time; with
       more than one, a seed does not repeat them.
 
   Returns:
-    images: float32 [batch_size, IMAGE_SIZE, IMAGE_SIZE, 3], standardized.
+    images: float32 [batch_size, image_size, image_size, 3], standardized.
     labels: int32 [batch_size].
 
   Raises:
@@ -102,11 +106,12 @@ def distorted_inputs(
     RuntimeError: outside a graph.
   """
   check_graph()
-  split = datasets.load(dataset, data_dir, 'train', fetch=False)
+  split = datasets.load(dataset, data_dir, 'train', fetch=False, label=label)
   return distorted_batches(
     split,
     batch_size,
     min_queue_fraction,
+    image_size=image_size,
     num_preprocess_threads=num_preprocess_threads,
   )[0]
 
@@ -117,6 +122,8 @@ def inputs(
   batch_size=BATCH_SIZE,
   *,
   dataset='cifar10',
+  label='fine',
+  image_size=IMAGE_SIZE,
 ):
   """Builds evaluation input: each example once, in file order.
 
@@ -128,9 +135,11 @@ def inputs(
     data_dir: the folder of the .bin files, or the one that holds it.
     batch_size: examples a batch; the last batch holds what is left.
     dataset: name of the data set, see `datasets.SPECS`.
+    label: 'fine', or 'coarse' for the other label that CIFAR-100 has.
+    image_size: height and width of the pictures, at most 32.
 
   Returns:
-    images: float32 [?, IMAGE_SIZE, IMAGE_SIZE, 3], standardized.
+    images: float32 [?, image_size, image_size, 3], standardized.
     labels: int32 [?].
 
   Raises:
@@ -139,8 +148,8 @@ def inputs(
   """
   check_graph()
   name = 'test' if eval_data else 'train'
-  split = datasets.load(dataset, data_dir, name, fetch=False)
-  return eval_batches(split, batch_size)
+  split = datasets.load(dataset, data_dir, name, fetch=False, label=label)
+  return eval_batches(split, batch_size, image_size)
 
 
 def min_queue_examples(split, min_queue_fraction=MIN_QUEUE_FRACTION):
@@ -154,6 +163,7 @@ def distorted_batches(
   min_queue_fraction=MIN_QUEUE_FRACTION,
   num_batches=1,
   num_preprocess_threads=NUM_PREPROCESS_THREADS,
+  image_size=IMAGE_SIZE,
 ):
   """Builds the training input of one or more towers on one queue.
 
@@ -164,10 +174,11 @@ def distorted_batches(
     num_batches: how many batches a step takes, all of them distinct.
     num_preprocess_threads: how many batches are made at the same time; with
       more than one, a seed does not repeat them.
+    image_size: height and width of the pictures, at most 32.
 
   Returns:
-    A list of `num_batches` pairs of images (float32 [batch_size, IMAGE_SIZE,
-    IMAGE_SIZE, 3]) and labels (int32 [batch_size]).
+    A list of `num_batches` pairs of images (float32 [batch_size, image_size,
+    image_size, 3]) and labels (int32 [batch_size]).
 
   Raises:
     RuntimeError: outside a graph.
@@ -177,6 +188,7 @@ def distorted_batches(
       split,
       min_queue_examples(split, min_queue_fraction),
       batch_size,
+      image_size,
       shuffle=True,
       capacity=max(_BATCH_QUEUE_CAPACITY, 2 * num_batches),
       num_threads=num_preprocess_threads,
@@ -191,15 +203,20 @@ def distorted_batches(
     return batches
 
 
-def eval_batches(split, batch_size):
+def eval_batches(split, batch_size, image_size=IMAGE_SIZE):
   """Builds evaluation input, see `inputs`, from a `datasets.Split`."""
   with _input_scope():
     queue = _generate_image_and_label_batch(
-      split, 0, batch_size, shuffle=False, capacity=_BATCH_QUEUE_CAPACITY
+      split,
+      0,
+      batch_size,
+      image_size,
+      shuffle=False,
+      capacity=_BATCH_QUEUE_CAPACITY,
     )
     images, labels = queue.dequeue()
     # The last batch is smaller.
-    images.set_shape([None, IMAGE_SIZE, IMAGE_SIZE, datasets.DEPTH])
+    images.set_shape([None, image_size, image_size, specs.DEPTH])
     labels.set_shape([None])
     summaries.image('images', images)
     return images, labels
@@ -224,7 +241,13 @@ def _input_scope():
 
 
 def _generate_image_and_label_batch(
-  split, min_queue_examples, batch_size, shuffle, capacity, num_threads=1
+  split,
+  min_queue_examples,
+  batch_size,
+  image_size,
+  shuffle,
+  capacity,
+  num_threads=1,
 ):
   """Assembles batches of pictures and labels: all input goes through here.
 
@@ -232,14 +255,15 @@ def _generate_image_and_label_batch(
     split: the `datasets.Split` to read.
     min_queue_examples: records that stay in the shuffle queue.
     batch_size: examples a batch.
+    image_size: height and width of the pictures.
     shuffle: for training: without end, shuffled and distorted. Else for
       evaluation: each example once, in order, cropped at the centre.
     capacity: how many finished batches may wait.
     num_threads: how many batches are made at the same time.
 
   Returns:
-    The queue of finished batches: images float32 [batch, IMAGE_SIZE,
-    IMAGE_SIZE, 3], labels int32 [batch].
+    The queue of finished batches: images float32 [batch, image_size,
+    image_size, 3], labels int32 [batch].
   """
   collected = tf.get_collection_ref(tf.GraphKeys.SUMMARIES)
   num_collected = len(collected)
@@ -263,9 +287,10 @@ def _generate_image_and_label_batch(
     records, split.spec.label_bytes, split.spec.label_index
   )
   if shuffle:
-    images = _distort(planes, _draw_distortions(batch_size))
+    draws = _draw_distortions(batch_size, image_size)
+    images = _distort(planes, draws, image_size)
   else:
-    images = _crop_centre(planes)
+    images = central_crops(_planes_to_pixels(planes), image_size)
   queue = tf.FIFOQueue(
     capacity,
     [images.dtype, labels.dtype],
@@ -337,8 +362,8 @@ def _parse_records(records, label_bytes, label_index):
   values = tf.decode_raw(records, tf.uint8)
   labels = tf.cast(values[:, label_index], tf.int32)
   planes = tf.reshape(
-    values[:, label_bytes : label_bytes + datasets.IMAGE_BYTES],
-    [-1, datasets.DEPTH, datasets.HEIGHT, datasets.WIDTH],
+    values[:, label_bytes : label_bytes + specs.IMAGE_BYTES],
+    [-1, specs.DEPTH, specs.HEIGHT, specs.WIDTH],
   )
   planes.set_shape(records.shape.concatenate(planes.shape[1:]))
   return planes, labels
@@ -349,9 +374,9 @@ def _planes_to_pixels(planes):
   return tf.transpose(planes, [0, 2, 3, 1])
 
 
-def _draw_distortions(n):
+def _draw_distortions(n, image_size=IMAGE_SIZE):
   """Draws what happens to each of `n` pictures, independently of the others."""
-  num_offsets = datasets.HEIGHT - IMAGE_SIZE + 1
+  num_offsets = specs.HEIGHT - image_size + 1
   return _Distortions(
     offset_y=tf.random_uniform([n], 0, num_offsets, tf.int32),
     offset_x=tf.random_uniform([n], 0, num_offsets, tf.int32),
@@ -363,7 +388,7 @@ def _draw_distortions(n):
   )
 
 
-def _distort(planes, draws):
+def _distort(planes, draws, image_size=IMAGE_SIZE):
   """Crops, flips, brightens, changes contrast, and standardizes.
 
   Rows are cropped by a gather; the rest is one function that XLA compiles: one
@@ -374,11 +399,12 @@ def _distort(planes, draws):
     draws: `_Distortions`: the crop's first row and column (int32 [n]), whether
       to flip (bool [n]), the grey levels to add and the factor of contrast
       (float32 [n]).
+    image_size: height and width of the crop.
 
   Returns:
-    float32 [n, IMAGE_SIZE, IMAGE_SIZE, 3].
+    float32 [n, image_size, image_size, 3].
   """
-  steps = tf.range(IMAGE_SIZE)
+  steps = tf.range(image_size)
   rows = draws.offset_y[:, None] + steps
   columns = draws.offset_x[:, None] + tf.where_v2(
     draws.flip[:, None], steps[::-1], steps
@@ -396,8 +422,8 @@ def _distort_rows(rows, columns, brightness, contrast):
   """Does what is left of `_distort` once the rows are cropped.
 
   Args:
-    rows: uint8 [n, 3, IMAGE_SIZE, width].
-    columns: int32 [n, IMAGE_SIZE], the columns to take, in this order.
+    rows: uint8 [n, 3, image_size, width].
+    columns: int32 [n, image_size], the columns to take, in this order.
     brightness: float32 [n], grey levels to add.
     contrast: float32 [n], factor of contrast.
   """
@@ -409,7 +435,7 @@ def _distort_rows(rows, columns, brightness, contrast):
     tf.reshape(tf.to_float(rows), [n, depth * height, width]),
     tf.to_float(taken),
   )
-  planes = tf.reshape(planes, [n, depth, height, IMAGE_SIZE])
+  planes = tf.reshape(planes, [n, depth, height, columns.shape[1]])
   # The tutorial's step, which the standardization below takes out again.
   planes += brightness[:, None, None, None]
   # Contrast is about the mean of each channel of each picture.
@@ -418,10 +444,16 @@ def _distort_rows(rows, columns, brightness, contrast):
   return _planes_to_pixels(tf.image.per_image_standardization(planes))
 
 
-def _crop_centre(planes):
-  """Returns the central window of each picture, standardized."""
-  top = (datasets.HEIGHT - IMAGE_SIZE) // 2
-  window = planes[:, :, top : top + IMAGE_SIZE, top : top + IMAGE_SIZE]
-  return tf.image.per_image_standardization(
-    tf.to_float(_planes_to_pixels(window))
-  )
+def central_crops(images, image_size=IMAGE_SIZE):
+  """Returns what evaluation shows the network of each picture.
+
+  Args:
+    images: uint8 [n, 32, 32, 3].
+    image_size: height and width of the crop, at most 32.
+
+  Returns:
+    float32 [n, image_size, image_size, 3], standardized.
+  """
+  top = (specs.HEIGHT - image_size) // 2
+  window = images[:, top : top + image_size, top : top + image_size]
+  return tf.image.per_image_standardization(tf.to_float(window))

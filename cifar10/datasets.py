@@ -5,63 +5,23 @@ one into the files, class names and sizes of one split (`Split`) and fetches or
 draws what is not there yet. Nothing here needs TensorFlow.
 """
 
+import contextlib
 import dataclasses
 import fnmatch
 import logging
 import os
-import re
 
 import numpy as np
 
 from cifar10 import UsageError, archives, locks, sample
-from cifar10.archives import Archive, DataError
+from cifar10.archives import DataError
+from cifar10.specs import SPECS, Spec, find_spec
 
-HEIGHT = WIDTH = 32
-DEPTH = 3
-IMAGE_BYTES = HEIGHT * WIDTH * DEPTH
 DATA_DIR = '/tmp/cifar10_data'
-# The publisher's page of both archives; sizes and checksums are those of the
-# files that it served when this was written.
-_BASE_URL = 'https://www.cs.toronto.edu/~kriz/'
 _SAMPLES_PER_FILE = 2000
 _OR_REMAKE = ', or move those away to have all files made anew'
 
 log = logging.getLogger(__name__)
-
-
-@dataclasses.dataclass(frozen=True)
-class Spec:
-  """What is known of a data set before any file is looked at.
-
-  Attributes:
-    name: what `--dataset` calls it.
-    folder: the folder of its files, below DATA_DIR.
-    class_names: names in label order, or () where only the names file knows.
-    label_bytes: label bytes at the start of each record.
-    label_index: which of them is the label (0 is the first).
-    train_files: pattern of the training files.
-    required_files: training files that must be there.
-    eval_file: the file of the evaluation split.
-    names_file: the text file of class names, one a line.
-    archive: the published `Archive`, or None.
-    drawn: whether `sample` draws it.
-  """
-
-  name: str
-  folder: str
-  class_names: tuple = ()
-  label_bytes: int = 1
-  label_index: int = 0
-  train_files: str = 'data_batch_*.bin'
-  required_files: tuple = ()
-  eval_file: str = 'test_batch.bin'
-  names_file: str = 'batches.meta.txt'
-  archive: Archive | None = None
-  drawn: bool = False
-
-  @property
-  def record_bytes(self):
-    return self.label_bytes + IMAGE_BYTES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,95 +45,14 @@ class Split:
     return len(self.class_names)
 
 
-_FIVE_BATCHES = tuple('data_batch_%d.bin' % i for i in range(1, 6))
-
-_CIFAR10_NAMES = tuple(
-  'airplane automobile bird cat deer dog frog horse ship truck'.split()
-)
-
-_CIFAR100_NAMES = tuple(
-  """
-  apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy
-  bridge bus butterfly camel can castle caterpillar cattle chair chimpanzee
-  clock cloud cockroach couch crab crocodile cup dinosaur dolphin elephant
-  flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower
-  leopard lion lizard lobster man maple_tree motorcycle mountain mouse mushroom
-  oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree plain plate
-  poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark
-  shrew skunk skyscraper snail snake spider squirrel streetcar sunflower
-  sweet_pepper table tank telephone television tiger tractor train trout tulip
-  turtle wardrobe whale willow_tree wolf woman worm
-  """.split()
-)
-
-SPECS = {
-  spec.name: spec
-  for spec in (
-    Spec(
-      name='cifar10',
-      folder='cifar-10-batches-bin',
-      class_names=_CIFAR10_NAMES,
-      required_files=_FIVE_BATCHES,
-      archive=Archive(
-        _BASE_URL + 'cifar-10-binary.tar.gz',
-        170052171,
-        'c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd',
-      ),
-    ),
-    Spec(
-      name='cifar100',
-      folder='cifar-100-binary',
-      class_names=_CIFAR100_NAMES,
-      label_bytes=2,
-      label_index=1,
-      train_files='train.bin',
-      required_files=('train.bin',),
-      eval_file='test.bin',
-      names_file='fine_label_names.txt',
-      archive=Archive(
-        _BASE_URL + 'cifar-100-binary.tar.gz',
-        168513733,
-        '58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec',
-      ),
-    ),
-    Spec(
-      name='sample',
-      folder='sample-batches-bin',
-      class_names=sample.CLASS_NAMES,
-      required_files=_FIVE_BATCHES,
-      drawn=True,
-    ),
-  )
-}
-
-
-def find_spec(name):
-  """Returns the `Spec` called `name`.
-
-  A name that is not in `SPECS` is a data set of one's own: the CIFAR-10 layout
-  in `DATA_DIR/NAME-batches-bin/`, with a `batches.meta.txt`.
-
-  Raises:
-    cifar10.UsageError: `name` cannot be part of a folder's name.
-  """
-  if name in SPECS:
-    return SPECS[name]
-  if not re.fullmatch(r'\w[\w.-]*', name):
-    raise UsageError(
-      '--dataset=%s: a name holds letters, digits, "_", "." and "-", the last '
-      'two not at its start' % name
-    )
-  return Spec(name=name, folder=name + '-batches-bin')
-
-
-def check_known(name, data_dir):
+def check_known(name, data_dir, label='fine'):
   """Raises `cifar10.UsageError` for a data set that there cannot be."""
-  spec = find_spec(name)
+  spec = find_spec(name, label)
   if not (spec.drawn or spec.archive):
     prepare(spec, data_dir)
 
 
-def load(name, data_dir=DATA_DIR, split='train', fetch=True):
+def load(name, data_dir=DATA_DIR, split='train', fetch=True, label='fine'):
   """Checks one split of a data set; fetches or draws the data set if need be.
 
   Args:
@@ -182,6 +61,7 @@ def load(name, data_dir=DATA_DIR, split='train', fetch=True):
       the data set's archive.
     split: 'train' or 'test'.
     fetch: whether to fetch or draw what is not there.
+    label: which label, see `find_spec`.
 
   Returns:
     The `Split`, every record of it within the data set's format.
@@ -191,7 +71,7 @@ def load(name, data_dir=DATA_DIR, split='train', fetch=True):
       label that no class has.
     cifar10.UsageError: there is no such data set.
   """
-  spec = find_spec(name)
+  spec = find_spec(name, label)
   folder = prepare(spec, data_dir, fetch)
   files = _split_files(spec, folder, split)
   class_names = _read_class_names(spec, folder)
@@ -254,23 +134,34 @@ def _none_found(spec, folder):
 def _fill(spec, source, folder):
   """Fetches or draws a data set, one process at a time."""
   data_dir = os.path.dirname(folder)
+  with exclusive(spec, data_dir):
+    if _matches(folder, '*.bin'):
+      return  # another process has just done it
+    if spec.drawn:
+      draw(spec, data_dir)
+    else:
+      archives.install(spec.archive, source, spec.folder)
+
+
+@contextlib.contextmanager
+def exclusive(spec, data_dir):
+  """Lets one process at a time make a data set in a folder.
+
+  Raises:
+    DataError: there is no space, or the folder cannot be written to.
+  """
   try:
     os.makedirs(data_dir, exist_ok=True)
     with locks.exclusive(data_dir, spec.folder + '.lock', True) as locked:
-      if _matches(folder, '*.bin'):
-        return  # another process has just done it
       if locked:
         names = [spec.archive.filename] if spec.archive else []
         archives.remove_leftovers(data_dir, spec.folder, *names)
-      if spec.drawn:
-        draw(spec, data_dir)
-      else:
-        archives.install(spec.archive, source, spec.folder)
+      yield
   except OSError as e:
     raise DataError(
       'the data set %s is not there, and cannot be put into %s: %s: name a '
       '--data_dir that has space and can be written to'
-      % (spec.name, folder, e.strerror)
+      % (spec.name, os.path.join(data_dir, spec.folder), e.strerror or e)
     ) from e
 
 
@@ -301,7 +192,7 @@ def _check_folder_name(spec, folder):
   """Raises `UsageError` where a folder has the name of another data set's."""
   name = os.path.basename(os.path.abspath(folder))
   for other in SPECS.values():
-    if other.folder == name and other != spec:
+    if other.folder == name and other.name != spec.name:
       raise UsageError(
         '--dataset=%s: %s is the folder of the data set %s'
         % (spec.name, folder, other.name)
@@ -349,6 +240,19 @@ def _split_files(spec, folder, split):
   if not files:
     raise DataError('%s holds no %s to train on' % (folder, spec.train_files))
   return files
+
+
+def class_names(name, data_dir=DATA_DIR, label='fine'):
+  """Returns the class names of a data set, which need not be there if known.
+
+  Raises:
+    DataError: only files that are not there know them.
+    cifar10.UsageError: there is no such data set.
+  """
+  spec = find_spec(name, label)
+  if spec.class_names:
+    return spec.class_names
+  return _read_class_names(spec, prepare(spec, data_dir, fetch=False))
 
 
 def _read_class_names(spec, folder):
@@ -421,5 +325,11 @@ def draw(spec, data_dir):
     for seed, name in enumerate(spec.required_files + (spec.eval_file,)):
       with open(os.path.join(folder, name), 'wb') as f:
         f.write(sample.records(_SAMPLES_PER_FILE, seed=seed))
-    with open(os.path.join(folder, spec.names_file), 'w') as f:
-      f.writelines(name + '\n' for name in spec.class_names)
+    write_class_names(spec, folder, spec.class_names)
+
+
+def write_class_names(spec, folder, class_names):
+  """Writes the names file of a data set."""
+  path = os.path.join(folder, spec.names_file)
+  with open(path, 'w', encoding='utf-8') as f:
+    f.writelines(name + '\n' for name in class_names)

@@ -1,10 +1,10 @@
 """Evaluation: how many examples the newest checkpoint's averages get right.
 
-`evaluate` is what the script calls; its arguments are its flags.
+`evaluate` is what the script calls; `Settings` are its flags.
 """
 
+import dataclasses
 import datetime
-import functools
 import logging
 import os
 import platform
@@ -18,6 +18,7 @@ from cifar10 import (
   cifar10,
   cifar10_input,
   datasets,
+  models,
   signals,
 )
 
@@ -29,27 +30,16 @@ _event_files = {}
 log = logging.getLogger(__name__)
 
 
-def evaluate(
-  *,
-  data_dir=datasets.DATA_DIR,
-  dataset=None,
-  eval_data='test',
-  checkpoint_dir='/tmp/cifar10_train',
-  eval_dir=EVAL_DIR,
-  batch_size=cifar10.BATCH_SIZE,
-  use_fp16=None,
-  num_examples=cifar10.NUM_EXAMPLES_PER_EPOCH_FOR_EVAL,
-  eval_interval_secs=300,
-  run_once=False,
-  idle_timeout_secs=0,
-  use_raw_weights=False,
-  last_step=None,
-):
-  """Evaluates the newest checkpoint, once or each time that there is one.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+  """What `evaluate` is told.
 
-  Args:
+  Attributes:
     data_dir: the folder that holds the data set's folder.
     dataset: name of the data set; None: the one that the run trained on.
+    label: 'fine' or 'coarse'; None: the label that the run trained on.
+    image_size: height and width of the pictures that the network sees; None:
+      as the run did.
     eval_data: 'test', or 'train_eval' for the training files, undistorted.
     checkpoint_dir: the folder of the checkpoints.
     eval_dir: the folder of the summaries.
@@ -62,38 +52,55 @@ def evaluate(
       never.
     use_raw_weights: whether to evaluate the weights themselves.
     last_step: end after a checkpoint of this global step or a later one.
+  """
+
+  data_dir: str = datasets.DATA_DIR
+  dataset: str | None = None
+  label: str | None = None
+  image_size: int | None = None
+  eval_data: str = 'test'
+  checkpoint_dir: str = '/tmp/cifar10_train'
+  eval_dir: str = EVAL_DIR
+  batch_size: int = cifar10.BATCH_SIZE
+  use_fp16: bool | None = None
+  num_examples: int = cifar10.NUM_EXAMPLES_PER_EPOCH_FOR_EVAL
+  eval_interval_secs: int = 300
+  run_once: bool = False
+  idle_timeout_secs: int = 0
+  use_raw_weights: bool = False
+  last_step: int | None = None
+
+
+def evaluate(**settings):
+  """Evaluates the newest checkpoint, once or each time that there is one.
+
+  Args:
+    **settings: the attributes of `Settings`.
 
   Raises:
     cifar10.Error: data or checkpoint cannot be used, in one line.
   """
-  evaluate_checkpoint = functools.partial(
-    _evaluate_checkpoint,
-    dataset=dataset,
-    data_dir=data_dir,
-    eval_data=eval_data,
-    eval_dir=eval_dir,
-    batch_size=batch_size,
-    num_examples=num_examples,
-    use_fp16=use_fp16,
-    use_raw_weights=use_raw_weights,
-  )
-  if dataset is not None:
-    datasets.check_known(dataset, data_dir)
-  if os.path.exists(checkpoint_dir) and not os.path.isdir(checkpoint_dir):
-    raise checkpoints.CheckpointError(
-      '--checkpoint_dir=%s: not a folder' % checkpoint_dir
+  settings = Settings(**settings)
+  checkpoint_dir, last_step = settings.checkpoint_dir, settings.last_step
+  if settings.dataset is not None:
+    datasets.check_known(
+      settings.dataset, settings.data_dir, settings.label or 'fine'
     )
+  checkpoints.check_folder(checkpoint_dir)
   evaluated, waiting = None, False
   last_time = time.monotonic()
   while True:
-    path = checkpoints.newest(checkpoint_dir)
+    find = (
+      checkpoints.require_newest if settings.run_once else checkpoints.newest
+    )
+    path = find(checkpoint_dir)
     if path is None and not waiting:
-      _say_none_is_there(checkpoint_dir, run_once)
+      log.info('Waiting for a checkpoint in %s', checkpoint_dir)
     waiting = path is None
     try:
       step = checkpoints.read_global_step(path) if path else None
       if step not in (None, evaluated):
-        evaluate_checkpoint(path, step)
+        _evaluate_checkpoint(path, step, settings)
         last_time = time.monotonic()
       # Where the run was removed, a new one may come to the same step.
       evaluated = step
@@ -102,39 +109,43 @@ def evaluate(
       if checkpoints.newest(checkpoint_dir) == path:
         raise
       continue
-    if run_once or (None not in (step, last_step) and step >= last_step):
+    if settings.run_once or (
+      None not in (step, last_step) and step >= last_step
+    ):
       return
-    pause = eval_interval_secs
-    if idle_timeout_secs:
-      left = last_time + idle_timeout_secs - time.monotonic()
+    pause = settings.eval_interval_secs
+    if settings.idle_timeout_secs:
+      left = last_time + settings.idle_timeout_secs - time.monotonic()
       if left <= 0:
-        log.info('No new checkpoint in %d seconds: ended', idle_timeout_secs)
+        log.info(
+          'No new checkpoint in %d seconds: ended', settings.idle_timeout_secs
+        )
         return
       pause = min(pause, left)
     time.sleep(pause)
 
 
-def _say_none_is_there(checkpoint_dir, run_once):
-  """Says that there is no checkpoint; that is an error if one look is all."""
-  if run_once:
-    raise checkpoints.CheckpointError(
-      '%s holds no checkpoint: train first, or name another --checkpoint_dir'
-      % checkpoint_dir
-    )
-  log.info('Waiting for a checkpoint in %s', checkpoint_dir)
-
-
-def _evaluate_checkpoint(
-  path, step, *, dataset, data_dir, eval_data, eval_dir, use_fp16, **kwargs
-):
+def _evaluate_checkpoint(path, step, settings):
   """Evaluates one checkpoint, prints what came out, and writes summaries."""
-  run = checkpoints.read_run(os.path.dirname(path))
-  split = _load_split(run, dataset, data_dir, eval_data)
-  checkpoints.make_folder('eval_dir', eval_dir)
+  run = models.described(
+    os.path.dirname(path),
+    dataset=settings.dataset,
+    label=settings.label,
+    image_size=settings.image_size,
+    use_fp16=settings.use_fp16,
+  )
+  split = _load_split(run, settings)
+  checkpoints.make_folder('eval_dir', settings.eval_dir)
   log.info('Evaluating %s', path)
   try:
     correct, total, summary = evaluate_once(
-      path, split, use_fp16=_is_fp16(run, use_fp16), **kwargs
+      path,
+      split,
+      settings.batch_size,
+      settings.num_examples,
+      image_size=run.image_size,
+      use_fp16=run.float_type == 'float16',
+      use_raw_weights=settings.use_raw_weights,
     )
   except tf.errors.OpError as e:
     raise Error(
@@ -142,27 +153,18 @@ def _evaluate_checkpoint(
     ) from e
   _print_precision(correct, total, step)
   summary.value.add(tag='Precision @ 1', simple_value=correct / total)
-  _write_summary(eval_dir, summary, step)
+  _write_summary(settings.eval_dir, summary, step)
 
 
-def _is_fp16(run, use_fp16):
-  """Returns whether layers compute in float16: as said, else as the run did."""
-  if use_fp16 is None:
-    return run is not None and run.float_type == 'float16'
-  return use_fp16
-
-
-def _load_split(run, dataset, data_dir, eval_data):
+def _load_split(run, settings):
   """Returns the examples to evaluate; the run must know their classes."""
-  dataset = dataset or (run.dataset if run else 'cifar10')
   split = datasets.load(
-    dataset, data_dir, 'test' if eval_data == 'test' else 'train'
+    run.dataset,
+    settings.data_dir,
+    'test' if settings.eval_data == 'test' else 'train',
+    label=run.label,
   )
-  if run and run.class_names != split.class_names:
-    raise checkpoints.CheckpointError(
-      'the run was trained on the classes %s, %s has %s: another --dataset?'
-      % (' '.join(run.class_names), dataset, ' '.join(split.class_names))
-    )
+  models.check_class_names(run, split.class_names)
   return split
 
 
@@ -171,6 +173,7 @@ def evaluate_once(
   split,
   batch_size,
   num_examples,
+  image_size=cifar10.IMAGE_SIZE,
   use_fp16=False,
   use_raw_weights=False,
 ):
@@ -181,6 +184,7 @@ def evaluate_once(
     split: the `datasets.Split` to evaluate.
     batch_size: examples a batch.
     num_examples: evaluate the first of them, or all that there are.
+    image_size: height and width of the pictures that the network sees.
     use_fp16: whether layers compute in float16.
     use_raw_weights: whether to evaluate the weights themselves.
 
@@ -194,7 +198,7 @@ def evaluate_once(
   num_examples = min(num_examples, split.num_examples)
   with tf.Graph().as_default():
     with signals.deferred():
-      images, labels = cifar10_input.eval_batches(split, batch_size)
+      images, labels = cifar10_input.eval_batches(split, batch_size, image_size)
       logits = cifar10.inference(images, split.num_classes, use_fp16)
       hits_op = tf.nn.in_top_k(predictions=logits, targets=labels, k=1)
       summary_op = tf.summary.merge_all()
@@ -221,25 +225,9 @@ def evaluate_once(
 
 
 def _open_session(path, use_raw_weights):
-  """Opens a session whose variables are a checkpoint's moving averages.
-
-  Raises:
-    CheckpointError: there are none, or they do not fit.
-  """
-  suffix = '' if use_raw_weights else '/ExponentialMovingAverage'
-  variables = {v.op.name + suffix: v for v in tf.trainable_variables()}
-  keys = checkpoints.keys(path)
-  if use_raw_weights:
-    log.info('Evaluating the weights themselves, not their moving averages')
-  elif 'conv1/weights' in keys and not any(
-    key.endswith(suffix) for key in keys
-  ):
-    raise checkpoints.CheckpointError(
-      '%s holds no moving averages: --use_raw_weights evaluates the weights '
-      'themselves' % path
-    )
+  """Opens a session in which the checkpoint is restored."""
   scaffold = tf.train.Scaffold(
-    init_fn=lambda _, session: checkpoints.restore(session, path, variables)
+    init_fn=lambda _, session: models.restore(session, path, use_raw_weights)
   )
   # Leaving this session takes the end of the input for an end, not an error.
   return tf.train.MonitoredSession(

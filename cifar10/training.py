@@ -53,6 +53,8 @@ class Settings:
   Attributes:
     data_dir: the folder that holds the data set's folder.
     dataset: name of the data set.
+    label: 'fine', or 'coarse' for the other label that CIFAR-100 has.
+    image_size: height and width of the pictures that the network sees.
     train_dir: the folder of checkpoints and summaries.
     max_steps: the global step at which training is done.
     batch_size: examples a batch.
@@ -79,6 +81,8 @@ class Settings:
 
   data_dir: str = datasets.DATA_DIR
   dataset: str = 'cifar10'
+  label: str = 'fine'
+  image_size: int = cifar10.IMAGE_SIZE
   train_dir: str = TRAIN_DIR
   max_steps: int = MAX_STEPS
   batch_size: int = cifar10.BATCH_SIZE
@@ -148,7 +152,11 @@ def _lead(settings, member=None, sync=None):
   checkpoints.is_run(train_dir)
   if not settings.overwrite:
     checkpoints.check_same_run(
-      train_dir, dataset=settings.dataset, float_type=settings.float_type
+      train_dir,
+      dataset=settings.dataset,
+      label=settings.label,
+      image_size=settings.image_size,
+      float_type=settings.float_type,
     )
     if _is_finished(train_dir, max_steps):
       return
@@ -212,7 +220,9 @@ def _work(settings, member, sync):
 
 
 def _load(settings):
-  split = datasets.load(settings.dataset, settings.data_dir, 'train')
+  split = datasets.load(
+    settings.dataset, settings.data_dir, 'train', label=settings.label
+  )
   if settings.use_fp16 and not tf.config.list_physical_devices('GPU'):
     log.info('--use_fp16 is slower than float32 on a CPU')
   return split
@@ -249,6 +259,7 @@ def _build(settings, split, member, sync):
       learning_rate=settings.learning_rate,
       min_queue_fraction=settings.min_queue_fraction,
       num_preprocess_threads=settings.num_preprocess_threads,
+      image_size=settings.image_size,
       use_fp16=settings.use_fp16,
       devices=towers.devices(settings.num_gpus),
       sync=sync,
@@ -262,13 +273,12 @@ def _prepare_folder(settings, split):
   run = checkpoints.Run(
     dataset=split.spec.name,
     class_names=split.class_names,
-    image_size=cifar10.IMAGE_SIZE,
+    image_size=settings.image_size,
     float_type=settings.float_type,
+    label=split.spec.label,
   )
   if not settings.overwrite:
-    checkpoints.check_same_run(
-      train_dir, class_names=run.class_names, image_size=run.image_size
-    )
+    checkpoints.check_same_run(train_dir, class_names=run.class_names)
   if checkpoints.is_run(train_dir):
     _remove(train_dir, _RUN_FILES if settings.overwrite else _HALF_WRITTEN)
   return run
@@ -330,6 +340,7 @@ def build_graph(
   learning_rate=cifar10.INITIAL_LEARNING_RATE,
   min_queue_fraction=cifar10_input.MIN_QUEUE_FRACTION,
   num_preprocess_threads=cifar10_input.NUM_PREPROCESS_THREADS,
+  image_size=cifar10.IMAGE_SIZE,
   use_fp16=False,
   devices=(None,),
   sync=None,
@@ -344,6 +355,7 @@ def build_graph(
     min_queue_fraction: the part of all examples that the shuffle queue keeps.
     num_preprocess_threads: how many batches are made at the same time; with
       more than one, a seed does not repeat them.
+    image_size: height and width of the pictures that the network sees.
     use_fp16: whether layers compute in float16.
     devices: a device for each tower; (None,) builds no towers.
     sync: `replicas.Sync` that gathers the gradients of several replicas;
@@ -359,6 +371,7 @@ def build_graph(
     min_queue_fraction,
     num_batches=len(devices),
     num_preprocess_threads=num_preprocess_threads,
+    image_size=image_size,
   )
   with tf.device('/cpu:0'):
     global_step = tf.train.get_or_create_global_step()

@@ -19,6 +19,7 @@ import tempfile
 import textwrap
 import threading
 import time
+import warnings
 
 try:
   from absl import flags
@@ -38,6 +39,9 @@ MAX_INT = 2**31 - 1  # TensorFlow's int32
 
 # Flags that every `FlagValues` has, and that are no argument of ours.
 _GENERAL_FLAGS = ('help', 'h', 'flagfile', 'undefok')
+
+# What a run says of itself, unless a flag is given.
+RUN_FLAGS = ('dataset', 'label', 'image_size', 'use_fp16')
 
 # Signals that came while no training was there to end by itself: the first one,
 # and when that was.
@@ -74,7 +78,9 @@ def define_float(values, name, default, text, maximum=math.inf):
   limit = '' if math.isinf(maximum) else ' and at most %g' % maximum
   flags.register_validator(
     name,
-    lambda value: 0 < value <= maximum and math.isfinite(value),
+    lambda value: (
+      value is None or (0 < value <= maximum and math.isfinite(value))
+    ),
     message='must be a number above 0' + limit,
     flag_values=values,
   )
@@ -142,14 +148,43 @@ def define_data_flags(values):
     'cifar10, cifar100, sample, or NAME: DATA_DIR/NAME-batches-bin',
     flag_values=values,
   )
-
-
-def define_network_flags(values):
-  """Defines what every script has that runs the network."""
-  define_positive(
-    values, 'batch_size', 128, 'examples in a batch', maximum=100000
+  flags.DEFINE_enum(
+    'label',
+    'fine',
+    ['fine', 'coarse'],
+    "which of cifar100's labels",
+    flag_values=values,
   )
+
+
+def define_network_flags(values, batch_size=True):
+  """Defines what every script has that builds the network."""
+  if batch_size:
+    define_positive(
+      values, 'batch_size', 128, 'examples in a batch', maximum=100000
+    )
   define_bool(values, 'use_fp16', 'compute layers in float16')
+  define_positive(
+    values,
+    'image_size',
+    24,
+    'height and width of the part of a picture that the network sees',
+    maximum=32,
+  )
+
+
+def define_checkpoint_flags(values):
+  """Defines what every script has that uses what was trained."""
+  define_folder(
+    values,
+    'checkpoint_dir',
+    '/tmp/cifar10_train',
+    'the folder of checkpoints',
+    is_run=True,
+  )
+  define_bool(
+    values, 'use_raw_weights', 'use the weights, not their moving averages'
+  )
 
 
 def arguments(values, *unless_given):
@@ -176,15 +211,18 @@ def given_words(values, leave_out=()):
   return ['--%s=%s' % item for item in given.items()]
 
 
-def run(main, values, doc, unless_given=()):
+def run(main, values, doc, unless_given=(), words=None):
   """Parses the command line strictly, calls `main`, and exits.
 
   Args:
-    main: function without arguments.
+    main: function without arguments; with `words`, of the list of them.
     values: the script's flags.
     doc: the script's docstring, the head of its help.
     unless_given: names of flags for which a run's own setting is the default.
+    words: what words that are no flags are; None: there must be none.
   """
+  if words:
+    values.set_gnu_getopt(True)  # they may come before flags
   _open_closed_streams()
   # A background job may have inherited that SIGINT is ignored.
   for signum in signals.SIGNALS:
@@ -196,13 +234,9 @@ def run(main, values, doc, unless_given=()):
     if values.help:
       print(_help(values, doc, unless_given))
       sys.exit(0)
-    if rest:
-      raise UsageError(
-        'unexpected word %r: a flag takes its value as --flag=value, one that '
-        'is on or off as --flag or --noflag' % rest[0]
-      )
+    _check_words(rest, words)
     _set_up_process(values)
-    main()
+    main(*([rest] if words else []))
   except flags.Error as e:
     _fail(e, UsageError.exit_status)
   except Error as e:
@@ -218,6 +252,16 @@ def run(main, values, doc, unless_given=()):
       raise
     name = signal.Signals(_received[0]).name
     _fail('interrupted by %s' % name, 128 + _received[0])
+
+
+def _check_words(given, words):
+  if given and not words:
+    raise UsageError(
+      'unexpected word %r: a flag takes its value as --flag=value, one that '
+      'is on or off as --flag or --noflag' % given[0]
+    )
+  if words and not given:
+    raise UsageError('%s are missing: name them' % words)
 
 
 def _parse(values):
@@ -253,6 +297,8 @@ def _set_up_process(values):
   logger = logging.getLogger('cifar10')
   logger.handlers = [handler]
   logger.setLevel(logging.INFO)
+  # Of huge pictures; those that are too huge raise.
+  warnings.filterwarnings('ignore', module='PIL')
   # Deprecation warnings, and errors that are raised as well.
   logging.getLogger('tensorflow').setLevel(logging.CRITICAL)
   threading.excepthook = _report_thread

@@ -21,13 +21,7 @@ flags.DEFINE_enum(
   'which examples: test, or train_eval for the training files, undistorted',
   flag_values=FLAGS,
 )
-command_line.define_folder(
-  FLAGS,
-  'checkpoint_dir',
-  '/tmp/cifar10_train',
-  'the folder of checkpoints',
-  is_run=True,
-)
+command_line.define_checkpoint_flags(FLAGS)
 command_line.define_positive(
   FLAGS, 'eval_interval_secs', 300, 'seconds between looks for a checkpoint'
 )
@@ -44,19 +38,12 @@ flags.DEFINE_integer(
   flag_values=FLAGS,
 )
 command_line.exclude(FLAGS, 'run_once', 'idle_timeout_secs')
-command_line.define_bool(
-  FLAGS, 'use_raw_weights', 'evaluate the weights, not their moving averages'
-)
-
-
-# What the run says, unless they are given.
-RUN_FLAGS = ('dataset', 'use_fp16')
 
 
 def main():
   evaluation = command_line.import_quietly('cifar10.evaluation')
-  evaluation.evaluate(**command_line.arguments(FLAGS, *RUN_FLAGS))
+  evaluation.evaluate(**command_line.arguments(FLAGS, *command_line.RUN_FLAGS))
 
 
 if __name__ == '__main__':
-  command_line.run(main, FLAGS, __doc__, RUN_FLAGS)
+  command_line.run(main, FLAGS, __doc__, command_line.RUN_FLAGS)

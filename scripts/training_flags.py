@@ -170,6 +170,8 @@ def _evaluate(given):
   evaluation.evaluate(
     data_dir=given['data_dir'],
     dataset=given['dataset'],
+    label=given['label'],
+    image_size=given['image_size'],
     checkpoint_dir=given['train_dir'],
     eval_dir=os.path.join(given['train_dir'], 'eval'),
     batch_size=given['batch_size'],

@@ -23,8 +23,13 @@ from cifar10 import (
   training,
 )
 
-DATA = {'data_dir': '/tmp/cifar10_data', 'dataset': 'cifar10'}
-NETWORK = {'batch_size': 128, 'use_fp16': False}
+DATA = {
+  'data_dir': '/tmp/cifar10_data',
+  'dataset': 'cifar10',
+  'label': 'fine',
+}
+NETWORK = {'batch_size': 128, 'use_fp16': False, 'image_size': 24}
+TRAINED = {'checkpoint_dir': '/tmp/cifar10_train', 'use_raw_weights': False}
 TRAINING = {
   **DATA,
   **NETWORK,
@@ -72,14 +77,28 @@ FLAGS = {
     **NETWORK,
     'eval_dir': '/tmp/cifar10_eval',
     'eval_data': 'test',
-    'checkpoint_dir': '/tmp/cifar10_train',
+    **TRAINED,
     'eval_interval_secs': 300,
     'num_examples': 10000,
     'run_once': False,
     'idle_timeout_secs': 0,
-    'use_raw_weights': False,
   },
-  'prepare_data': {**DATA, 'action': 'download'},
+  'predict': {**DATA, **NETWORK, **TRAINED, 'top_k': 3, 'json': False},
+  'export': {
+    **DATA,
+    **TRAINED,
+    'use_fp16': False,
+    'image_size': 24,
+    'export_dir': '/tmp/cifar10_export',
+    'tflite': False,
+  },
+  'prepare_data': {
+    **DATA,
+    'action': 'download',
+    'image_dir': None,
+    'test_fraction': None,
+    'seed': 0,
+  },
 }
 
 
@@ -253,6 +272,7 @@ def test_what_is_not_given_may_count_as_none(monkeypatch):
   assert command_line.arguments(values, 'data_dir', 'dataset') == {
     'data_dir': 'x',
     'dataset': None,
+    'label': 'fine',
   }
 
 
@@ -295,8 +315,8 @@ def test_flags_are_the_arguments_of_the_functions_that_they_are_for():
     'environ': inspect.Parameter.empty,
     **TASK,
   }
-  others = {'dataset': None, 'use_fp16': None, 'last_step': None}
-  assert defaults(evaluation.evaluate) == {**FLAGS['eval'], **others}
+  others = dict.fromkeys([*command_line.RUN_FLAGS, 'last_step'])
+  assert defaults(evaluation.Settings) == {**FLAGS['eval'], **others}
 
 
 @pytest.mark.parametrize(

@@ -6,39 +6,12 @@ import re
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from networks import SHAPES, save_constant_network
 from pictures import write_records
 
 from cifar10 import UsageError, checkpoints, cifar10, datasets, evaluation
 
-SHAPES = {
-  'conv1': ([5, 5, 3, 64], [64]),
-  'conv2': ([5, 5, 64, 64], [64]),
-  'local3': ([2304, 384], [384]),
-  'local4': ([384, 192], [192]),
-  'softmax_linear': ([192, 10], [10]),
-}
 LINE = r'\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: precision @ 1 = (\d\.\d{3})'
-
-
-def save_constant_network(directory, answer, step, averages=True):
-  """Saves weights whose moving averages always answer one class.
-
-  Plain stock ops write it: none of the package's code is used. The weights
-  themselves answer another class, so who restores those is found out.
-  """
-  with tf.Graph().as_default(), tf.Session() as session:
-    tf.Variable(np.int64(step), name='global_step')
-    for layer, shapes in SHAPES.items():
-      for kind, shape in zip(('weights', 'biases'), shapes):
-        value = np.zeros(shape, np.float32)
-        if layer == 'softmax_linear' and kind == 'biases':
-          value[(answer + 1) % 10] = 1
-        tf.Variable(value, name='%s/%s' % (layer, kind))
-        if averages:
-          name = '%s/%s/ExponentialMovingAverage' % (layer, kind)
-          tf.Variable(np.roll(value, -1), name=name)
-    session.run(tf.global_variables_initializer())
-    return tf.train.Saver().save(session, str(directory / 'model.ckpt'), step)
 
 
 @pytest.fixture
@@ -272,9 +245,6 @@ def test_the_run_says_data_set_and_float_type(evaluate, tmp_path, data_dir):
   run = checkpoints.Run('small', names, 24, 'float16')
   checkpoints.write_run(str(tmp_path / 'run'), run)
   assert evaluate(dataset=None) == ('0.550', 11, 20, 3)
-  assert evaluation._is_fp16(run, None)
-  assert not evaluation._is_fp16(run, False)
-  assert not evaluation._is_fp16(None, None)
 
 
 def test_other_classes_than_the_runs_are_refused(evaluate, tmp_path):

@@ -1,0 +1,122 @@
+"""Trained networks: a checkpoint, and what is to be known to use it."""
+
+import dataclasses
+import logging
+import os
+
+import tensorflow.compat.v1 as tf
+
+from cifar10 import checkpoints, cifar10, datasets
+from cifar10.checkpoints import CheckpointError, Run
+
+# What the run of a folder without `run.json` is taken to be: the tutorial's.
+_TUTORIAL = Run(
+  dataset='cifar10',
+  class_names=(),
+  image_size=cifar10.IMAGE_SIZE,
+  float_type='float32',
+)
+
+log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+  """A checkpoint, and the `Run` that it is of.
+
+  Attributes:
+    path: path prefix of the checkpoint.
+    run: the `Run`, its `class_names` included.
+  """
+
+  path: str
+  run: Run
+
+  @property
+  def use_fp16(self):
+    return self.run.float_type == 'float16'
+
+
+def described(
+  directory, dataset=None, label=None, image_size=None, use_fp16=None
+):
+  """Returns the `Run` of a folder; what is given goes before what it says.
+
+  Args:
+    directory: the folder of the checkpoints.
+    dataset: name of the data set.
+    label: 'fine' or 'coarse'.
+    image_size: height and width of the pictures that the network sees.
+    use_fp16: whether layers compute in float16.
+
+  Returns:
+    The `Run`; its `class_names` are those that the folder knows, () if none.
+  """
+  run = checkpoints.read_run(directory) or _TUTORIAL
+  if dataset not in (None, run.dataset):
+    run = dataclasses.replace(run, dataset=dataset, label='fine')
+  given = {'label': label, 'image_size': image_size}
+  if use_fp16 is not None:
+    given['float_type'] = 'float16' if use_fp16 else 'float32'
+  given = {key: value for key, value in given.items() if value is not None}
+  return dataclasses.replace(run, **given)
+
+
+def check_class_names(run, class_names):
+  """Raises `CheckpointError` where a run was trained on other classes."""
+  if run.class_names and run.class_names != class_names:
+    raise CheckpointError(
+      'the run was trained on the classes %s, %s has %s: another --dataset?'
+      % (' '.join(run.class_names), run.dataset, ' '.join(class_names))
+    )
+
+
+def newest(checkpoint_dir, data_dir=datasets.DATA_DIR, **given):
+  """Returns the `Model` of the newest checkpoint of a folder.
+
+  Args:
+    checkpoint_dir: the folder.
+    data_dir: the folder of data sets, for class names that nothing else knows.
+    **given: what goes before what the folder says, see `described`.
+
+  Raises:
+    CheckpointError: there is no checkpoint.
+    cifar10.Error: nobody knows the names of the classes.
+  """
+  checkpoints.check_folder(checkpoint_dir)
+  path = checkpoints.require_newest(checkpoint_dir)
+  run = described(os.path.dirname(path), **given)
+  if not run.class_names or {given.get('dataset'), given.get('label')} != {
+    None
+  }:
+    class_names = datasets.class_names(run.dataset, data_dir, run.label)
+    check_class_names(run, class_names)
+    run = dataclasses.replace(run, class_names=class_names)
+  return Model(path, run)
+
+
+def restore(session, path, use_raw_weights=False):
+  """Sets the trainable variables to a checkpoint's moving averages.
+
+  Args:
+    session: session whose variables to set.
+    path: path prefix of the checkpoint.
+    use_raw_weights: whether to take the weights themselves instead.
+
+  Raises:
+    CheckpointError: there are none, or they do not fit.
+  """
+  suffix = '' if use_raw_weights else '/ExponentialMovingAverage'
+  with session.graph.as_default():
+    variables = {v.op.name + suffix: v for v in tf.trainable_variables()}
+  keys = checkpoints.keys(path)
+  if use_raw_weights:
+    log.info('Using the weights themselves, not their moving averages')
+  elif 'conv1/weights' in keys and not any(
+    key.endswith(suffix) for key in keys
+  ):
+    raise CheckpointError(
+      '%s holds no moving averages: --use_raw_weights uses the weights '
+      'themselves' % path
+    )
+  checkpoints.restore(session, path, variables)
