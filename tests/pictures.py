@@ -4,6 +4,7 @@ import contextlib
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+from PIL import Image
 
 
 def random_images(n, seed=0):
@@ -22,6 +23,38 @@ def write_records(path, labels, images):
   labels = np.asarray(labels, np.uint8).reshape(len(images), -1)
   planes = images.transpose(0, 3, 1, 2).reshape(len(images), -1)
   path.write_bytes(np.hstack([labels, planes]).tobytes())
+
+
+def gradient(height, width):
+  """Returns pixels that differ in each row, column and channel."""
+  y, x = np.mgrid[0:height, 0:width]
+  return np.dstack([3 * y + x, 5 * x, 7 * y + 100]).astype(np.uint8)
+
+
+def write_gif(path, *colours):
+  """Writes an animated GIF, a colour for each frame."""
+  first, *others = [Image.new('RGB', (8, 8), colour) for colour in colours]
+  first.save(path, save_all=True, append_images=others)
+
+
+def write_folder(folder, rng, **counts):
+  """Writes a folder of PNG files for each class, of random pixels.
+
+  Args:
+    folder: where to.
+    rng: the random generator.
+    **counts: how many pictures of each class.
+
+  Returns:
+    dict from class name to the list of their pixels.
+  """
+  written = {}
+  for name, count in counts.items():
+    (folder / name).mkdir(parents=True)
+    written[name] = list(rng.integers(0, 256, [count, 32, 32, 3], np.uint8))
+    for i, pixels in enumerate(written[name]):
+      Image.fromarray(pixels).save(folder / name / ('%03d.png' % i))
+  return written
 
 
 def standardized(images):
