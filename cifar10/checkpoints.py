@@ -89,6 +89,8 @@ def read_run(directory):
     # A later version may have more to say.
     known = {field.name for field in dataclasses.fields(Run)}
     run = Run(**{key: fields[key] for key in fields if key in known})
+    if not isinstance(run.class_names, list):
+      raise TypeError('class_names is no list')
     run = dataclasses.replace(run, class_names=tuple(run.class_names))
     for value in (run.dataset, run.float_type, run.label, *run.class_names):
       if not isinstance(value, str):

@@ -156,8 +156,7 @@ def _decode(encoded):
     )
     return pictures.shrink(tf.ensure_shape(pixels, [None, None, 3]))
 
-  with tf.device('/cpu:0'):
-    return tf.map_fn(decode, encoded, fn_output_signature=tf.uint8)
+  return tf.map_fn(decode, encoded, fn_output_signature=tf.uint8)
 
 
 def _write_tflite(folder):

@@ -56,6 +56,9 @@ def test_run_round_trip(tmp_path):
     '{"dataset": 5, "class_names": [], "image_size": 1, "float_type": "b"}',
     '{"dataset": "a", "class_names": [5], "image_size": 1, "float_type": "b"}',
     '{"dataset": "a", "class_names": 5, "image_size": 24, "float_type": "b"}',
+    '{"dataset": "a", "class_names": "xy", "image_size": 4, "float_type": "b"}',
+    '{"dataset": "a", "class_names": [], "image_size": 33, "float_type": "b"}',
+    '{"dataset": "a", "class_names": [], "image_size": "9", "float_type": "b"}',
   ],
 )
 def test_a_broken_run_json_is_named(tmp_path, text):
@@ -71,6 +74,7 @@ def test_a_broken_run_json_is_named(tmp_path, text):
     ({'class_names': ('a', 'c')}, 'class_names a b, not a c'),
     ({'image_size': 32}, 'image_size 24, not 32'),
     ({'float_type': 'float16'}, 'float_type float32, not float16'),
+    ({'label': 'coarse'}, 'label fine, not coarse'),
   ],
 )
 def test_the_first_difference_of_runs_is_named(tmp_path, change, said):

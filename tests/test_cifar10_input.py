@@ -250,7 +250,34 @@ def test_evaluation_reads_each_once_in_order(
       np.testing.assert_array_equal(labels, np.arange(len(images)) % 10)
 
 
-def test_cifar100_takes_the_fine_label(tmp_path):
+@pytest.mark.parametrize('size', [1, 8, 31, 32])
+def test_pictures_of_another_size(make_split, tmp_path, size):
+  images = random_images(6)
+  split = make_split(images)
+  top = (32 - size) // 2
+  expected = standardized(images[:, top : top + size, top : top + size])
+  with tf.Graph().as_default():
+    batch = cifar10_input.inputs(
+      False, str(tmp_path), 6, dataset='mine', image_size=size
+    )
+    assert batch[0].shape.as_list() == [None, size, size, 3]
+    _, pictures, _ = _take_all(*batch)
+  np.testing.assert_allclose(pictures, expected, atol=1e-5)
+  [[(pictures, labels)]] = _take(split, 1, batch_size=5, image_size=size)
+  assert pictures.shape == (5, size, size, 3)
+  if size == 32:
+    # Whole, but for the flip; standardization takes out what else was done.
+    for picture, label in zip(pictures, labels):
+      flipped = expected[label], expected[label][:, ::-1]
+      corners = [
+        picture[0, 0] - picture[31, 31],
+        *[f[0, 0] - f[31, 31] for f in flipped],
+      ]
+      signs = [np.sign(corner).tolist() for corner in corners]
+      assert signs[0] in signs[1:]
+
+
+def test_cifar100_takes_the_label_that_is_asked_for(tmp_path):
   images = _plain_images(100)
   coarse_and_fine = np.arange(100, dtype=np.uint8)[:, None] // [5, 1]
   write_records(
@@ -261,6 +288,12 @@ def test_cifar100_takes_the_fine_label(tmp_path):
       *cifar10_input.inputs(False, str(tmp_path), dataset='cifar100')
     )
     assert sizes == [100] and labels.tolist() == [*range(100)]
+    _, _, labels = _take_all(
+      *cifar10_input.inputs(
+        False, str(tmp_path), dataset='cifar100', label='coarse'
+      )
+    )
+    assert labels.tolist() == [i // 5 for i in range(100)]
   split = datasets.load('cifar100', str(tmp_path))
   [[(pictures, labels)]] = _take(split, 1, batch_size=50)
   np.testing.assert_array_equal(labels, _which_colour(pictures, 100))

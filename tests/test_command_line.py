@@ -109,7 +109,7 @@ def script(request):
   return importlib.import_module(request.param)
 
 
-def exit_of(values, monkeypatch, *words, main=lambda: None):
+def exit_of(values, monkeypatch, *words, main=lambda: None, **kwargs):
   """Returns the exit status of a script called with `words`."""
   # What the script sets in the environment does not outlive the test.
   monkeypatch.setattr(os, 'environ', os.environ.copy())
@@ -118,7 +118,7 @@ def exit_of(values, monkeypatch, *words, main=lambda: None):
   monkeypatch.setattr(logging.getLogger('cifar10'), 'handlers', [])
   monkeypatch.setattr(signal, 'signal', lambda *_: None)
   with pytest.raises(SystemExit) as e:
-    command_line.run(main, values, 'What it does.')
+    command_line.run(main, values, 'What it does.', **kwargs)
     sys.exit(0)
   return e.value.code
 
@@ -317,6 +317,55 @@ def test_flags_are_the_arguments_of_the_functions_that_they_are_for():
   }
   others = dict.fromkeys([*command_line.RUN_FLAGS, 'last_step'])
   assert defaults(evaluation.Settings) == {**FLAGS['eval'], **others}
+
+
+@pytest.mark.parametrize(
+  'name, words, status, said',
+  [
+    ('predict', [], 2, 'the pictures are missing'),
+    ('predict', ['x', '--nosuch'], 2, "Unknown command line flag 'nosuch'"),
+    ('predict', ['x', '--top_k=0'], 2, '--top_k=0'),
+    ('predict', ['x'], 1, 'holds no checkpoint'),
+    ('export', ['x'], 2, "unexpected word 'x'"),
+    ('export', [], 1, 'holds no checkpoint'),
+    ('prepare_data', ['--action=from_folder'], 2, 'needs --dataset'),
+    (
+      'prepare_data',
+      ['--action=from_folder', '--dataset=x'],
+      2,
+      'needs --image_dir',
+    ),
+    ('prepare_data', ['--action=svhn'], 2, 'needs --image_dir'),
+    ('prepare_data', ['--image_dir=x'], 2, '--image_dir: --action=download'),
+    ('prepare_data', ['--test_fraction=1'], 2, '--test_fraction=1'),
+    ('prepare_data', ['--label=coarse'], 2, '--label=coarse'),
+    ('train', ['--image_size=33'], 2, '--image_size=33'),
+    ('train', ['--label=coarse'], 2, 'cifar10 has one label only'),
+    ('eval', ['--label=coarse', '--dataset=sample'], 2, 'one label only'),
+  ],
+)
+def test_what_is_wrong_with_a_script(
+  name, words, status, said, tmp_path, monkeypatch, capsys
+):
+  sys.modules.pop(name, None)
+  script = importlib.import_module(name)
+  for flag in ('checkpoint_dir', 'train_dir', 'data_dir'):
+    if flag in script.FLAGS:
+      words = [*words, '--%s=%s' % (flag, tmp_path / flag)]
+  takes = {'words': 'the pictures'} if name == 'predict' else {}
+  status_found = exit_of(
+    script.FLAGS,
+    monkeypatch,
+    *words,
+    main=script.main,
+    unless_given=command_line.RUN_FLAGS,
+    **takes,
+  )
+  out, err = capsys.readouterr()
+  assert status_found == status
+  assert said in err
+  assert (out, err.count('\n')) == ('', 1)
+  assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,26 @@ def test_cifar100_class_names():
   assert (names[0], names[41], names[99]) == ('apple', 'lawn_mower', 'worm')
 
 
+def test_cifar100_coarse_class_names():
+  spec = datasets.find_spec('cifar100', 'coarse')
+  names = spec.class_names
+  assert len(set(names)) == 20
+  assert list(names) == sorted(names)
+  assert (names[0], names[9], names[19]) == (
+    'aquatic_mammals',
+    'large_man-made_outdoor_things',
+    'vehicles_2',
+  )
+  assert spec.names_file == 'coarse_label_names.txt'
+  assert (spec.record_bytes, spec.label_index) == (3074, 0)
+
+
+@pytest.mark.parametrize('name', ['cifar10', 'sample', 'mine'])
+def test_only_cifar100_has_coarse_labels(name):
+  with pytest.raises(UsageError, match='--label=coarse: --dataset=%s' % name):
+    datasets.find_spec(name, 'coarse')
+
+
 @pytest.mark.parametrize(
   'name', ['', '.', '..', '../x', 'a/b', '/a', '.x', '-x', 'a b', 'a\n', 'a\0']
 )
@@ -160,6 +180,16 @@ def test_cifar100(tmp_path):
   test = datasets.load('cifar100', str(tmp_path), 'test')
   assert test.files == (str(folder / 'test.bin'),)
   assert test.num_examples == 1
+  coarse = datasets.load('cifar100', str(tmp_path), 'test', label='coarse')
+  assert (coarse.files, coarse.num_classes) == (test.files, 20)
+
+
+def test_a_coarse_label_out_of_range(tmp_path):
+  path = tmp_path / 'cifar-100-binary' / 'test.bin'
+  write_records(path, (19, 99), (20, 0))
+  assert datasets.load('cifar100', str(tmp_path), 'test').num_examples == 2
+  with pytest.raises(datasets.DataError, match='record 1 has label 20'):
+    datasets.load('cifar100', str(tmp_path), 'test', label='coarse')
 
 
 def test_own_data_set(own, tmp_path):
