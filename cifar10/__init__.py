@@ -5,9 +5,12 @@ moving averages, hooks, multi-GPU towers and a separate evaluator. Importing
 the package loads no TensorFlow; its modules, lowest first:
 
   locks          one process a folder
+  progress       a line on a terminal
   archives       published archives: download, check, unpack
   sample         draws the generated data set
+  specs          the data sets that are known
   datasets       files on disk: what is there, validation
+  records        reads records, writes data sets of one's own
   summaries      TensorBoard summaries under exact tags
   lrn            local response normalization, compiled
   cifar10_input  queues: reader, distortions, batches
@@ -25,7 +28,13 @@ the package loads no TensorFlow; its modules, lowest first:
   local_cluster  all of them on this machine
   session        opens a session, runs its steps, leaves it saved
   training       trains, as flags say
+  models         a checkpoint, and what is to be known to use it
   evaluation     the evaluator
+  pictures       picture files of any size and kind
+  folders        data sets from folders of pictures, and back
+  svhn           a data set from SVHN's files
+  prediction     what a network takes pictures for
+  exporting      SavedModels and TensorFlow Lite files
 """
 
 __version__ = '0.1.0'

@@ -33,6 +33,14 @@ def network(batch_size=4, **kwargs):
   return images, cifar10.inference(images, **kwargs)
 
 
+@pytest.mark.parametrize('size, features', [(1, 64), (21, 2304), (25, 3136)])
+def test_local3_follows_the_size_of_pictures(size, features):
+  with tf.Graph().as_default():
+    cifar10.inference(tf.placeholder(tf.float32, [4, size, size, 3]))
+    found = {v.op.name: v.shape.as_list() for v in tf.global_variables()}
+  assert found == {**VARIABLES, 'local3/weights': [features, 384]}
+
+
 def initialized_session():
   session = tf.Session()
   session.run(tf.global_variables_initializer())
