@@ -20,7 +20,7 @@ import urllib.parse
 import urllib.request
 import zlib
 
-from cifar10 import Error, progress
+from cifar10 import Error, locks, progress
 
 _TIMEOUT_SECS = 60
 _BLOCK_BYTES = 1 << 20
@@ -212,6 +212,24 @@ def temporary_folder(path):
     dir=os.path.dirname(path),
     ignore_cleanup_errors=True,
   )
+
+
+@contextlib.contextmanager
+def exclusive(folder, name, *others):
+  """Lets one process at a time make something in a folder, which is made.
+
+  What processes that were killed have left of it is removed.
+
+  Args:
+    folder: where it is made.
+    name: the name of what is made.
+    *others: names of what is made on the way.
+  """
+  os.makedirs(folder, exist_ok=True)
+  with locks.exclusive(folder, name + '.lock', wait=True) as locked:
+    if locked:
+      remove_leftovers(folder, name, *others)
+    yield
 
 
 def remove_leftovers(data_dir, *names):

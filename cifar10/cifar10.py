@@ -72,14 +72,8 @@ def distorted_inputs(
 
   Args:
     data_dir: the folder that holds the data set's folder.
-    batch_size: examples a batch.
     use_fp16: whether to return float16 pictures.
-    dataset: name of the data set.
-    label: 'fine', or 'coarse' for the other label that CIFAR-100 has.
-    image_size: height and width of the pictures, at most 32.
-    min_queue_fraction: the part of all examples that the shuffle queue keeps.
-    num_preprocess_threads: how many batches are made at the same time; with
-      more than one, a seed does not repeat them.
+    All others: as there.
 
   Returns:
     images: float [batch_size, image_size, image_size, 3], standardized.
@@ -111,13 +105,9 @@ def inputs(
   """Builds evaluation input, see `cifar10_input.inputs`; fetches data.
 
   Args:
-    eval_data: whether to read the test files; else the training files.
     data_dir: the folder that holds the data set's folder.
-    batch_size: examples a batch; the last batch holds what is left.
     use_fp16: whether to return float16 pictures.
-    dataset: name of the data set.
-    label: 'fine', or 'coarse' for the other label that CIFAR-100 has.
-    image_size: height and width of the pictures, at most 32.
+    All others: as there.
 
   Returns:
     images: float [?, image_size, image_size, 3], standardized.

@@ -132,11 +132,8 @@ def inputs(
 
   Args:
     eval_data: whether to read the test files; else the training files.
-    data_dir: the folder of the .bin files, or the one that holds it.
     batch_size: examples a batch; the last batch holds what is left.
-    dataset: name of the data set, see `datasets.SPECS`.
-    label: 'fine', or 'coarse' for the other label that CIFAR-100 has.
-    image_size: height and width of the pictures, at most 32.
+    data_dir, dataset, label, image_size: see `distorted_inputs`.
 
   Returns:
     images: float32 [?, image_size, image_size, 3], standardized.
@@ -169,12 +166,9 @@ def distorted_batches(
 
   Args:
     split: the `datasets.Split` to read.
-    batch_size: examples a batch.
-    min_queue_fraction: the part of all examples that the shuffle queue keeps.
     num_batches: how many batches a step takes, all of them distinct.
-    num_preprocess_threads: how many batches are made at the same time; with
-      more than one, a seed does not repeat them.
-    image_size: height and width of the pictures, at most 32.
+    batch_size, min_queue_fraction, num_preprocess_threads, image_size: see
+      `distorted_inputs`.
 
   Returns:
     A list of `num_batches` pairs of images (float32 [batch_size, image_size,

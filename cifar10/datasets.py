@@ -13,7 +13,7 @@ import os
 
 import numpy as np
 
-from cifar10 import UsageError, archives, locks, sample
+from cifar10 import UsageError, archives, sample
 from cifar10.archives import DataError
 from cifar10.specs import SPECS, Spec, find_spec
 
@@ -151,11 +151,8 @@ def exclusive(spec, data_dir):
     DataError: there is no space, or the folder cannot be written to.
   """
   try:
-    os.makedirs(data_dir, exist_ok=True)
-    with locks.exclusive(data_dir, spec.folder + '.lock', True) as locked:
-      if locked:
-        names = [spec.archive.filename] if spec.archive else []
-        archives.remove_leftovers(data_dir, spec.folder, *names)
+    names = [spec.archive.filename] if spec.archive else []
+    with archives.exclusive(data_dir, spec.folder, *names):
       yield
   except OSError as e:
     raise DataError(

@@ -39,13 +39,17 @@ def export(
   data_dir=datasets.DATA_DIR,
   tflite=False,
   use_raw_weights=False,
-  **given,
+  dataset=None,
+  label=None,
+  image_size=None,
+  use_fp16=None,
 ):
   """Writes the newest checkpoint as the next version of a served model.
 
   The SavedModel has the signatures `serving_default` (`images`, uint8 [n, 32,
   32, 3]) and `image_bytes` (`image_bytes`, string [n], each an encoded PNG,
-  JPEG, BMP or GIF of any size). Both return `class_index` (int64 [n]),
+  JPEG, GIF or BMP of any size; TensorFlow decodes these: no orientation that a
+  camera notes, no palettes in BMPs). Both return `class_index` (int64 [n]),
   `class_name` (string [n]) and `probabilities` (float32 [n, classes]).
 
   Args:
@@ -55,7 +59,8 @@ def export(
     tflite: whether to write `model.tflite` beside the SavedModel: the signature
       `serving_default`.
     use_raw_weights: whether to use the weights, not their moving averages.
-    **given: what goes before what the run says, see `models.described`.
+    dataset, label, image_size, use_fp16: what goes before what the run says,
+      see `models.described`.
 
   Returns:
     The folder of the new version.
@@ -63,19 +68,32 @@ def export(
   Raises:
     cifar10.Error: there is no checkpoint, or the folder cannot be written to.
   """
-  model = models.newest(checkpoint_dir, data_dir, **given)
+  model = models.newest(
+    checkpoint_dir, data_dir, dataset, label, image_size, use_fp16
+  )
+  if tflite and model.use_fp16:
+    raise Error(
+      '--tflite: TensorFlow Lite has no convolution in float16, which this run '
+      'computes in: --nouse_fp16 exports it in float32'
+    )
   log.info('Exporting %s', model.path)
   export_dir = os.path.abspath(export_dir)
   try:
-    os.makedirs(export_dir, exist_ok=True)
-    with archives.temporary_folder(os.path.join(export_dir, 'new')) as parent:
+    with (
+      archives.exclusive(export_dir, 'export'),
+      archives.temporary_folder(os.path.join(export_dir, 'export')) as parent,
+    ):
       staging = os.path.join(parent, 'version')
       _write_saved_model(model, staging, use_raw_weights)
       if tflite:
         _write_tflite(staging)
       version = _put_in_place(staging, export_dir)
   except (OSError, tf.errors.OpError) as e:
-    reason = getattr(e, 'strerror', None) or checkpoints.first_line(e)
+    # TensorFlow's reason comes after the name of a file that is gone by now.
+    reason = (
+      getattr(e, 'strerror', None)
+      or (checkpoints.first_line(e).split('; ')[-1])
+    )
     raise Error(
       '--export_dir=%s: cannot be written: %s: name a folder that has space '
       'and can be written to' % (export_dir, reason)
@@ -168,9 +186,16 @@ def _write_tflite(folder):
   converter = tf.compat.v2.lite.TFLiteConverter.from_saved_model(
     folder, signature_keys=['serving_default']
   )
+  try:
+    converted = converter.convert()
+  except Exception as e:  # the converter's own class of it is not public
+    raise Error(
+      '--tflite: TensorFlow Lite cannot convert this network: %s'
+      % checkpoints.first_line(e)
+    ) from e
   path = os.path.join(folder, _TFLITE_FILE)
   with open(path, 'wb') as f:
-    f.write(converter.convert())
+    f.write(converted)
   _check_tflite(path, folder)
 
 

@@ -6,11 +6,14 @@
 A class is called what its folder is called; classes are in alphabetical order.
 """
 
+import collections
 import concurrent.futures
 import dataclasses
 import itertools
 import logging
 import os
+import re
+import tempfile
 
 import numpy as np
 from PIL import Image
@@ -32,15 +35,12 @@ class _Listing:
 
   Attributes:
     class_names: names in label order.
-    files: dict from 'train' and 'test' to lists of (path, label).
+    files: list of (path, label, split): the split is 'train' or 'test', or
+      None where it is yet to be chosen.
   """
 
   class_names: tuple
-  files: dict
-
-  @property
-  def num_files(self):
-    return sum(map(len, self.files.values()))
+  files: list
 
 
 def from_folder(image_dir, dataset, data_dir, test_fraction=None, seed=0):
@@ -59,74 +59,117 @@ def from_folder(image_dir, dataset, data_dir, test_fraction=None, seed=0):
     cifar10.UsageError: a name cannot be used, or is taken.
   """
   rng = np.random.default_rng(seed)
-  with records.new_folder(dataset, data_dir) as folder:
-    listing = _list(image_dir, test_fraction, rng)
-    skipped = _convert(listing, dataset, folder, rng)
-  if skipped:
-    log.info('%d of %d files skipped: see above', skipped, listing.num_files)
-
-
-def _convert(listing, dataset, folder, rng):
-  """Writes all files of a data set; returns how many pictures are skipped."""
+  records.check_new(dataset, data_dir)
+  listing = _list(image_dir, test_fraction)
   spec = datasets.find_spec(dataset)
-  datasets.write_class_names(spec, folder, listing.class_names)
-  done, skipped = itertools.count(1), 0
-  with progress.line('Converting', listing.num_files) as show:
-    for split in _SPLITS:
-      files = listing.files[split]
-      order = [files[i] for i in rng.permutation(len(files))]
-      labels = iter([label for _, label in order])
-
-      def read(order=order, labels=labels):
-        nonlocal skipped
-        for _, pixels in pictures.read_all(path for path, _ in order):
-          show(next(done))
-          label = next(labels)
-          if isinstance(pixels, PictureError):
-            log.warning('%s: skipped', pixels)
-            skipped += 1
-          else:
-            yield label, pixels
-
-      counts = records.write(spec, folder, split, read())
-      _check_counts(split, counts, listing.class_names)
-  return skipped
+  with (
+    records.new_folder(dataset, data_dir) as folder,
+    tempfile.TemporaryFile(dir=folder) as spool,
+  ):
+    files = _read_all(listing.files, spool)
+    labels = [label for _, label, _ in files]
+    splits = _split(files, test_fraction or TEST_FRACTION, rng)
+    _check_splits(labels, splits, listing.class_names)
+    datasets.write_class_names(spec, folder, listing.class_names)
+    images = np.memmap(
+      spool, np.uint8, 'r', shape=(len(files), *pictures.SHAPE)
+    )
+    for split, chosen in splits.items():
+      chosen = rng.permutation(chosen)
+      records.write(
+        spec, folder, split, ((labels[i], images[i]) for i in chosen)
+      )
+  skipped = len(listing.files) - len(files)
+  if skipped:
+    log.info('%d of %d files skipped: see above', skipped, len(listing.files))
 
 
-def _check_counts(split, counts, class_names):
-  """Raises `DataError` where nothing is left to train on, or to evaluate."""
-  if not counts:
-    raise DataError('no picture for the %s split can be read' % split)
+def _read_all(files, spool):
+  """Writes the pixels of all pictures one after the other; says what is none.
+
+  Args:
+    files: list of (path, label, split).
+    spool: the file to write to.
+
+  Returns:
+    The list of those that are pictures.
+  """
+  good = []
+  with progress.line('Reading', len(files)) as show:
+    read = pictures.read_all(path for path, _, _ in files)
+    for i, (file, (_, pixels)) in enumerate(zip(files, read)):
+      show(i + 1)
+      if isinstance(pixels, PictureError):
+        progress.clear()
+        log.warning('%s: skipped', pixels)
+      else:
+        spool.write(pixels.tobytes())
+        good.append(file)
+  spool.flush()
+  return good
+
+
+def _split(files, test_fraction, rng):
+  """Returns which files each split has: a dict of lists of indices.
+
+  Where that is not given, the same part of each class is for testing; but of a
+  class with two pictures or more each split gets one at least.
+  """
+  splits = {'train': [], 'test': []}
+  open_ones = collections.defaultdict(list)
+  for i, (_, label, split) in enumerate(files):
+    (open_ones[label] if split is None else splits[split]).append(i)
+  for group in open_ones.values():
+    num_test = max(1, round(test_fraction * len(group)))
+    order = rng.permutation(group).tolist()
+    num_test = min(num_test, len(group) - 1)
+    splits['test'] += order[:num_test]
+    splits['train'] += order[num_test:]
+  return splits
+
+
+def _check_splits(labels, splits, class_names):
+  """Raises `DataError` where nothing is there to train on, or to evaluate."""
+  present = {labels[i] for i in splits['train']}
   for label, name in enumerate(class_names):
-    if split == 'train' and not counts[label]:
+    if label not in present:
       raise DataError('no picture of the class %s can be read' % name)
+  if not splits['test']:
+    raise DataError(
+      'there is no picture to evaluate on: put some into a folder test/ beside '
+      'train/, or give each class two or more'
+    )
 
 
-def _list(image_dir, test_fraction, rng):
+def _list(image_dir, test_fraction):
   """Returns the `_Listing` of a folder of pictures."""
   if not os.path.isdir(image_dir):
     raise UsageError('--image_dir=%s: there is no such folder' % image_dir)
   names = _folders(image_dir)
-  if 'train' not in names:
-    if 'test' in names:
-      raise DataError(
-        '%s holds test/ and no train/: put a folder for each class into both, '
-        'or into %s itself' % (image_dir, image_dir)
-      )
-    class_names = _class_names(image_dir)
-    files = _class_files(image_dir, class_names)
-    return _Listing(class_names, _split(files, test_fraction, rng))
+  if 'train' in names:
+    return _list_splits(image_dir, names, test_fraction)
+  if 'test' in names:
+    raise DataError(
+      '%s holds test/ and no train/: put a folder for each class into both, or '
+      'into %s itself' % (image_dir, image_dir)
+    )
+  class_names = _class_names(image_dir)
+  return _Listing(class_names, _class_files(image_dir, class_names, None))
+
+
+def _list_splits(image_dir, names, test_fraction):
+  """Returns the `_Listing` of a folder that has a folder `train`."""
   others = [name for name in names if name not in _SPLITS]
   if others:
     raise DataError(
       '%s holds %s beside train/: only train/ and test/ are read, move it away'
       % (image_dir, ', '.join(name + '/' for name in others[:3]))
     )
+  _say_strays(image_dir)
   train_dir = os.path.join(image_dir, 'train')
   class_names = _class_names(train_dir)
-  train = _class_files(train_dir, class_names)
   if 'test' not in names:
-    return _Listing(class_names, _split(train, test_fraction, rng))
+    return _Listing(class_names, _class_files(train_dir, class_names, None))
   if test_fraction is not None:
     raise UsageError(
       '--test_fraction=%g: %s has a test/ of its own'
@@ -139,8 +182,10 @@ def _list(image_dir, test_fraction, rng):
         '%s: a class without pictures in train/: add some, or remove it'
         % os.path.join(test_dir, name)
       )
-  test = _class_files(test_dir, class_names, required=False)
-  return _Listing(class_names, {'train': train, 'test': test})
+  train = _class_files(train_dir, class_names, 'train')
+  return _Listing(
+    class_names, train + _class_files(test_dir, class_names, 'test')
+  )
 
 
 def _folders(folder):
@@ -175,40 +220,30 @@ def _class_names(folder):
   return names
 
 
-def _class_files(folder, class_names, required=True):
-  """Returns (path, label) of all files; says what is in no class's folder."""
+def _class_files(folder, class_names, split):
+  """Returns (path, label, split) of all files; names what is in no class."""
   files = []
   for label, name in enumerate(class_names):
     class_dir = os.path.join(folder, name)
+    if os.path.isdir(class_dir):
+      _folders(class_dir)  # raises where it cannot be read
     paths = [path for path in pictures.find([class_dir]) if path != class_dir]
-    if required and not paths:
+    if not paths and split != 'test':
       raise DataError(
         '%s holds no file: put the pictures of that class there, or remove it'
         % class_dir
       )
-    files += [(path, label) for path in paths]
-  with os.scandir(folder) as entries:
-    for entry in sorted(entries, key=lambda e: e.name):
-      if not entry.is_dir() and not entry.name.startswith('.'):
-        log.warning('%s: in no class folder: skipped', entry.path)
+    files += [(path, label, split) for path in paths]
+  _say_strays(folder)
   return files
 
 
-def _split(files, test_fraction, rng):
-  """Puts the same part of each class into the test split.
-
-  Of a class with two files or more each split gets one at least.
-  """
-  fraction = TEST_FRACTION if test_fraction is None else test_fraction
-  splits = {'train': [], 'test': []}
-  for _, group in itertools.groupby(files, key=lambda file: file[1]):
-    group = list(group)
-    num_test = round(fraction * len(group))
-    num_test = min(max(1, num_test), len(group) - 1)
-    chosen = set(rng.permutation(len(group))[:num_test].tolist())
-    for i, file in enumerate(group):
-      splits['test' if i in chosen else 'train'].append(file)
-  return splits
+def _say_strays(folder):
+  """Names the files that are in no class's folder."""
+  for name in sorted(os.listdir(folder)):
+    path = os.path.join(folder, name)
+    if not os.path.isdir(path) and not name.startswith('.'):
+      log.warning('%s: in no class folder: skipped', pictures.shown(path))
 
 
 def to_folder(image_dir, dataset, data_dir, label='fine'):
@@ -228,21 +263,16 @@ def to_folder(image_dir, dataset, data_dir, label='fine'):
     name: datasets.load(dataset, data_dir, name, label=label)
     for name in _SPLITS
   }
+  _check_folder_names(splits['train'])
   image_dir = os.path.abspath(image_dir)
-  if os.path.lexists(image_dir) and (
-    not os.path.isdir(image_dir) or os.listdir(image_dir)
-  ):
-    raise UsageError(
-      '--image_dir=%s is there already: name a new folder' % image_dir
-    )
-  for name in splits['train'].class_names:
-    if name in ('.', '..') or '/' in name or '\0' in name:
-      raise DataError('the class name %r cannot be that of a folder' % name)
+  _check_empty(image_dir)
   parent, base = os.path.split(image_dir)
   try:
-    with archives.staging_folder(parent, base) as staging:
-      for name, split in splits.items():
-        _write_pictures(os.path.join(staging, name), split)
+    with archives.exclusive(parent, base):
+      _check_empty(image_dir)
+      with archives.staging_folder(parent, base) as staging:
+        for name, split in splits.items():
+          _write_pictures(os.path.join(staging, name), split, name)
   except OSError as e:
     raise DataError(
       '--image_dir=%s cannot be written: %s: name a folder that has space and '
@@ -250,16 +280,40 @@ def to_folder(image_dir, dataset, data_dir, label='fine'):
     ) from e
 
 
-def _write_pictures(folder, split):
+def _check_empty(image_dir):
+  if os.path.lexists(image_dir) and (
+    not os.path.isdir(image_dir) or os.listdir(image_dir)
+  ):
+    raise UsageError(
+      '--image_dir=%s is there already: name a new folder' % image_dir
+    )
+
+
+def _check_folder_names(split):
+  """Raises `DataError` where the class names cannot be those of folders."""
+  names = split.class_names
+  for name in names:
+    if (
+      re.search('[/\0]', name)
+      or name.startswith('.')
+      or len(os.fsencode(name)) > 255
+      or names.count(name) > 1
+    ):
+      raise DataError(
+        'the class name %r cannot be that of a folder: change it in %s of that '
+        'data set' % (name, split.spec.names_file)
+      )
+
+
+def _write_pictures(folder, split, name):
   """Writes a split as PNG files, numbered in the order of its records."""
-  for name in split.class_names:
-    os.makedirs(os.path.join(folder, name))
-  log.info('Writing %d pictures for %s', split.num_examples, folder)
+  for class_name in split.class_names:
+    os.makedirs(os.path.join(folder, class_name))
+  log.info('Writing %d %s pictures', split.num_examples, name)
 
   def write(numbered):
     number, (label, pixels) = numbered
-    name = '%05d.png' % number
-    path = os.path.join(folder, split.class_names[label], name)
+    path = os.path.join(folder, split.class_names[label], '%05d.png' % number)
     Image.fromarray(np.ascontiguousarray(pixels)).save(path)
     return number
 

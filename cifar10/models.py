@@ -2,7 +2,6 @@
 
 import dataclasses
 import logging
-import os
 
 import tensorflow.compat.v1 as tf
 
@@ -51,8 +50,19 @@ def described(
 
   Returns:
     The `Run`; its `class_names` are those that the folder knows, () if none.
+
+  Raises:
+    CheckpointError: the network was trained on pictures of another size.
   """
-  run = checkpoints.read_run(directory) or _TUTORIAL
+  run = checkpoints.read_run(directory)
+  if run is None:
+    run = _TUTORIAL
+  elif image_size not in (None, run.image_size):
+    # A size near it would fit the weights, and give other results.
+    raise CheckpointError(
+      '--image_size=%d: the run in %s was trained with %d: leave the flag out'
+      % (image_size, directory, run.image_size)
+    )
   if dataset not in (None, run.dataset):
     run = dataclasses.replace(run, dataset=dataset, label='fine')
   given = {'label': label, 'image_size': image_size}
@@ -66,29 +76,43 @@ def check_class_names(run, class_names):
   """Raises `CheckpointError` where a run was trained on other classes."""
   if run.class_names and run.class_names != class_names:
     raise CheckpointError(
-      'the run was trained on the classes %s, %s has %s: another --dataset?'
-      % (' '.join(run.class_names), run.dataset, ' '.join(class_names))
+      'the run was trained on the classes %s, %s has %s: another --dataset or '
+      '--label?' % (_listed(run.class_names), run.dataset, _listed(class_names))
     )
 
 
-def newest(checkpoint_dir, data_dir=datasets.DATA_DIR, **given):
+def _listed(names):
+  return ' '.join(names[:10]) + (' …' if len(names) > 10 else '')
+
+
+def newest(
+  checkpoint_dir,
+  data_dir=datasets.DATA_DIR,
+  dataset=None,
+  label=None,
+  image_size=None,
+  use_fp16=None,
+):
   """Returns the `Model` of the newest checkpoint of a folder.
 
   Args:
     checkpoint_dir: the folder.
     data_dir: the folder of data sets, for class names that nothing else knows.
-    **given: what goes before what the folder says, see `described`.
+    dataset, label, image_size, use_fp16: what goes before what the run says,
+      see `described`.
 
   Raises:
-    CheckpointError: there is no checkpoint.
+    CheckpointError: there is no checkpoint, or it is of another kind.
     cifar10.Error: nobody knows the names of the classes.
   """
   checkpoints.check_folder(checkpoint_dir)
   path = checkpoints.require_newest(checkpoint_dir)
-  run = described(os.path.dirname(path), **given)
-  if not run.class_names or {given.get('dataset'), given.get('label')} != {
-    None
-  }:
+  said = described(checkpoint_dir)
+  run = described(checkpoint_dir, dataset, label, image_size, use_fp16)
+  if not run.class_names or (run.dataset, run.label) != (
+    said.dataset,
+    said.label,
+  ):
     class_names = datasets.class_names(run.dataset, data_dir, run.label)
     check_class_names(run, class_names)
     run = dataclasses.replace(run, class_names=class_names)

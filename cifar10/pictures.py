@@ -9,31 +9,56 @@ an exported model does it by the same function.
 import collections
 import concurrent.futures
 import os
+import threading
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image
 
 from cifar10 import Error, specs
 
 FORMATS = ('PNG', 'JPEG', 'BMP', 'GIF', 'WEBP')
 
-_SHAPE = (specs.HEIGHT, specs.WIDTH, specs.DEPTH)
-_THREADS = os.cpu_count() or 1
+# Of every picture, as data sets have it.
+SHAPE = (specs.HEIGHT, specs.WIDTH, specs.DEPTH)
+_THREADS = min(8, os.cpu_count() or 1)
 # Files that are read ahead of the one that is wanted, for each thread.
 _AHEAD = 16
+# A picture of more pixels takes half a gigabyte: those are read one by one.
+_MANY_PIXELS = 32_000_000
+_one_by_one = threading.Lock()
+
+# How to turn upright what a camera's orientation says of a picture (Exif 2.3,
+# tag 0x0112); 1 is upright.
+_UPRIGHT = {
+  2: Image.Transpose.FLIP_LEFT_RIGHT,
+  3: Image.Transpose.ROTATE_180,
+  4: Image.Transpose.FLIP_TOP_BOTTOM,
+  5: Image.Transpose.TRANSPOSE,
+  6: Image.Transpose.ROTATE_270,
+  7: Image.Transpose.TRANSVERSE,
+  8: Image.Transpose.ROTATE_90,
+}
 
 
 class PictureError(Error):
   """A file is no picture that can be read; the message names it."""
 
 
+def shown(name):
+  """Returns a file's name on one line, whatever is in it."""
+  return ''.join(
+    c if c.isprintable() else ascii(c)[1:-1]  # as \\n, \\udcff
+    for c in name
+  )
+
+
 def find(names):
   """Yields the files of some names: those of a folder are all below it, sorted.
 
-  Files and folders in a folder whose names begin with a dot are left out. What
-  is no file is yielded too, for `read` to say so: a name that is not there, a
-  folder that is empty, or that cannot be looked into.
+  Files and folders in a folder whose names begin with a dot are left out; links
+  are followed. What is no file is yielded too, for `read` to say so: a name
+  that is not there, a folder that is empty, or that cannot be looked into.
 
   Args:
     names: iterable of paths.
@@ -48,8 +73,15 @@ def find(names):
 
 
 def _walk(folder):
-  closed = []
-  for parent, folders, files in os.walk(folder, onerror=closed.append):
+  closed, seen = [], set()
+  for parent, folders, files in os.walk(
+    folder, onerror=closed.append, followlinks=True
+  ):
+    status = os.stat(parent)
+    if (status.st_dev, status.st_ino) in seen:  # a link leads back to it
+      folders.clear()
+      continue
+    seen.add((status.st_dev, status.st_ino))
     folders[:] = sorted(name for name in folders if not name.startswith('.'))
     for name in sorted(files):
       if not name.startswith('.'):
@@ -58,13 +90,13 @@ def _walk(folder):
 
 
 def read(path):
-  """Reads a picture of any size.
+  """Reads the central square of a picture of any size.
 
   Transparency is dropped, of 16 bits the upper 8 are kept, a picture that lies
   on its side is turned upright; of several frames the first is taken.
 
   Returns:
-    uint8 [height, width, 3].
+    uint8 [side, side, 3].
 
   Raises:
     PictureError: the file cannot be read as a picture.
@@ -76,22 +108,41 @@ def read(path):
     if os.path.exists(path) and not os.path.isfile(path):
       raise OSError('no file')  # a pipe would be waited for
     with open(path, 'rb') as f, Image.open(f, formats=FORMATS) as image:
-      return _to_rgb(image)
+      if image.width * image.height <= _MANY_PIXELS:
+        return _to_rgb(image)
+      with _one_by_one:
+        return _to_rgb(image)
   except Image.UnidentifiedImageError as e:
     raise PictureError(
-      '%s: no picture of a kind that is known (%s)' % (path, ', '.join(FORMATS))
+      '%s: no picture of a kind that is known (%s)'
+      % (shown(path), ', '.join(FORMATS))
     ) from e
   except Exception as e:  # what decoders raise for broken files is anything
-    reason = getattr(e, 'strerror', None) or e or type(e).__name__
-    raise PictureError('%s: cannot be read: %s' % (path, reason)) from e
+    reason = getattr(e, 'strerror', None) or str(e) or type(e).__name__
+    raise PictureError(
+      '%s: cannot be read: %s' % (shown(path), ' '.join(reason.split()))
+    ) from e
 
 
 def _to_rgb(image):
-  """Returns the pixels of a Pillow image, uint8 [height, width, 3]."""
-  ImageOps.exif_transpose(image, in_place=True)
+  """Returns the central square of a Pillow image, uint8 [side, side, 3]."""
+  upright = _UPRIGHT.get(_orientation(image))
+  if upright is not None:
+    image = image.transpose(upright)
+  side = min(image.size)
+  left, top = (image.width - side) // 2, (image.height - side) // 2
+  image = image.crop((left, top, left + side, top + side))
   if image.mode.startswith('I'):  # 16 bits of grey, which Pillow would clip
     image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
   return np.asarray(image.convert('RGB'))
+
+
+def _orientation(image):
+  """Returns what a camera noted; None where that cannot be understood."""
+  try:
+    return image.getexif().get(ExifTags.Base.Orientation)
+  except Exception:  # broken notes are no broken picture
+    return None
 
 
 def shrink(pixels):
@@ -111,9 +162,9 @@ def shrink(pixels):
   top, left = (height - side) // 2, (width - side) // 2
   square = pixels[top : top + side, left : left + side]
   area = tf.image.resize(
-    square[None], _SHAPE[:2], method=tf.image.ResizeMethod.AREA
+    square[None], SHAPE[:2], method=tf.image.ResizeMethod.AREA
   )
-  return tf.ensure_shape(tf.cast(tf.round(area[0]), tf.uint8), _SHAPE)
+  return tf.ensure_shape(tf.cast(tf.round(area[0]), tf.uint8), SHAPE)
 
 
 def read_all(paths):
@@ -149,16 +200,20 @@ def _read_small(path, shrinker):
     return shrinker(read(path))
   except PictureError as e:
     return e
+  except tf.errors.OpError as e:
+    return PictureError('%s: cannot be shrunk: %s' % (shown(path), e.message))
 
 
 class _Shrinker:
   """Runs `shrink` on arrays, from any thread."""
 
   def __init__(self):
-    with tf.Graph().as_default() as graph, tf.device('/cpu:0'):
-      self._pixels = tf.placeholder(tf.uint8, [None, None, _SHAPE[2]])
+    with tf.Graph().as_default() as graph:
+      self._pixels = tf.placeholder(tf.uint8, [None, None, SHAPE[2]])
       self._small = shrink(self._pixels)
-    self._session = tf.Session(graph=graph)
+    # It takes no GPU: a training beside it may need all of its memory.
+    config = tf.ConfigProto(device_count={'GPU': 0})
+    self._session = tf.Session(graph=graph, config=config)
 
   def __enter__(self):
     return self
@@ -167,6 +222,6 @@ class _Shrinker:
     self._session.close()
 
   def __call__(self, pixels):
-    if pixels.shape == _SHAPE:
+    if pixels.shape == SHAPE:
       return pixels
     return self._session.run(self._small, {self._pixels: pixels})

@@ -3,7 +3,6 @@
 `predict` is what the script calls; its arguments are its flags.
 """
 
-import itertools
 import json
 import logging
 
@@ -11,6 +10,7 @@ import tensorflow.compat.v1 as tf
 
 from cifar10 import (
   Error,
+  checkpoints,
   cifar10,
   cifar10_input,
   datasets,
@@ -35,7 +35,10 @@ def predict(
   batch_size=cifar10.BATCH_SIZE,
   as_json=False,
   use_raw_weights=False,
-  **given,
+  dataset=None,
+  label=None,
+  image_size=None,
+  use_fp16=None,
 ):
   """Prints the likeliest classes of pictures, a line each.
 
@@ -47,13 +50,16 @@ def predict(
     batch_size: pictures a batch; the result does not depend on it.
     as_json: whether a line is a JSON object.
     use_raw_weights: whether to use the weights, not their moving averages.
-    **given: what goes before what the run says, see `models.described`.
+    dataset, label, image_size, use_fp16: what goes before what the run says,
+      see `models.described`.
 
   Raises:
     cifar10.Error: there is no checkpoint; or, after all others are done, some
       of the pictures could not be read.
   """
-  model = models.newest(checkpoint_dir, data_dir, **given)
+  model = models.newest(
+    checkpoint_dir, data_dir, dataset, label, image_size, use_fp16
+  )
   format_line = _format_json if as_json else _format_text
   total = failed = 0
   with Predictor(model, use_raw_weights) as predictor:
@@ -81,12 +87,21 @@ def predict_files(predictor, names, batch_size=cifar10.BATCH_SIZE):
     path and probabilities (float32 [classes]) of each file, or in the place of
     these the `PictureError` that says why there are none.
   """
-  read = pictures.read_all(pictures.find(names))
-  while batch := list(itertools.islice(read, batch_size)):
-    images = [p for _, p in batch if not isinstance(p, PictureError)]
-    results = iter(predictor(images) if images else [])
-    for path, image in batch:
-      yield path, image if isinstance(image, PictureError) else next(results)
+  waiting, images = [], []
+  for path, image in pictures.read_all(pictures.find(names)):
+    waiting.append((path, image))
+    if not isinstance(image, PictureError):
+      images.append(image)
+    if len(images) == batch_size:  # not fewer: a network is compiled per size
+      yield from _results(predictor, waiting, images)
+      waiting, images = [], []
+  yield from _results(predictor, waiting, images)
+
+
+def _results(predictor, waiting, images):
+  results = iter(predictor(images) if images else [])
+  for path, image in waiting:
+    yield path, image if isinstance(image, PictureError) else next(results)
 
 
 def best(probabilities, class_names, top_k=TOP_K):
@@ -130,12 +145,18 @@ class Predictor:
 
   def __call__(self, images):
     """Returns probabilities, float32 [n, classes], of uint8 [n, 32, 32, 3]."""
-    return self._session.run(self._probabilities, {self._images: images})
+    try:
+      return self._session.run(self._probabilities, {self._images: images})
+    except tf.errors.OpError as e:
+      raise Error(
+        'the network failed on %d pictures: %s: give a smaller --batch_size'
+        % (len(images), checkpoints.first_line(e))
+      ) from e
 
 
 def _format_text(path, predictions):
   pairs = ['%s %.4f' % pair for pair in predictions]
-  return '  '.join([path, *pairs])
+  return '  '.join([pictures.shown(path), *pairs])
 
 
 def _format_json(path, predictions):
@@ -146,6 +167,5 @@ def _format_json(path, predictions):
         {'class': name, 'probability': probability}
         for name, probability in predictions
       ],
-    },
-    ensure_ascii=False,
+    }
   )

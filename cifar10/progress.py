@@ -3,6 +3,9 @@
 import contextlib
 import sys
 
+# Back to the start of the line, and clear it (ECMA-48).
+_CLEAR = '\r\x1b[K'
+
 
 @contextlib.contextmanager
 def line(what, total):
@@ -32,3 +35,10 @@ def line(what, total):
     yield show
   finally:
     sys.stderr.write('\n')
+
+
+def clear():
+  """Clears the line, before something else is said."""
+  if sys.stderr.isatty():
+    sys.stderr.write(_CLEAR)
+    sys.stderr.flush()

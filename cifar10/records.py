@@ -24,6 +24,16 @@ def new_folder(name, data_dir):
       is one of that name.
     DataError: there is no space, or the folder cannot be written to.
   """
+  check_new(name, data_dir)
+  spec = datasets.find_spec(name)
+  with datasets.exclusive(spec, data_dir):
+    check_new(name, data_dir)  # another process may just have made it
+    with archives.staging_folder(data_dir, spec.folder) as staging:
+      yield staging
+
+
+def check_new(name, data_dir):
+  """Raises `cifar10.UsageError` where a data set cannot be made, see above."""
   spec = datasets.find_spec(name)
   if name in datasets.SPECS:
     raise UsageError(
@@ -33,14 +43,6 @@ def new_folder(name, data_dir):
   if os.path.exists(data_dir) and not os.path.isdir(data_dir):
     raise UsageError('--data_dir=%s: not a folder' % data_dir)
   folder = os.path.join(data_dir, spec.folder)
-  _check_free(name, folder)
-  with datasets.exclusive(spec, data_dir):
-    _check_free(name, folder)  # another process may just have made it
-    with archives.staging_folder(data_dir, spec.folder) as staging:
-      yield staging
-
-
-def _check_free(name, folder):
   if os.path.lexists(folder):
     raise UsageError(
       '--dataset=%s: %s is there already: remove it, or give another name'

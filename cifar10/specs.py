@@ -161,4 +161,12 @@ def find_spec(name, label='fine'):
       '--dataset=%s: a name holds letters, digits, "_", "." and "-", the last '
       'two not at its start' % name
     )
-  return Spec(name=name, folder=name + '-batches-bin')
+  spec = Spec(name=name, folder=name + '-batches-bin')
+  for known in SPECS.values():
+    if spec.folder == known.folder:
+      raise UsageError(
+        '--dataset=%s: %s is the folder of the data set %s: say --dataset=%s, '
+        'or give yours another name'
+        % (name, spec.folder, known.name, known.name)
+      )
+  return spec

@@ -13,19 +13,18 @@ import numpy as np
 from cifar10 import Error, datasets, records, specs
 from cifar10.archives import DataError
 
-NAME = 'svhn'
 _CLASS_NAMES = tuple('0123456789')
 
 log = logging.getLogger(__name__)
 
 
-def from_mat(image_dir, data_dir, dataset=NAME, seed=0):
+def from_mat(image_dir, dataset, data_dir, seed=0):
   """Makes a data set of the two files of cropped digits.
 
   Args:
     image_dir: the folder that holds `train_32x32.mat` and `test_32x32.mat`.
-    data_dir: the folder that is to hold the data set's folder.
     dataset: name of the data set to make.
+    data_dir: the folder that is to hold the data set's folder.
     seed: of the shuffle.
 
   Raises:
@@ -35,10 +34,14 @@ def from_mat(image_dir, data_dir, dataset=NAME, seed=0):
   """
   rng = np.random.default_rng(seed)
   spec = datasets.find_spec(dataset)
+  records.check_new(dataset, data_dir)
+  splits = {
+    split: _read(os.path.join(image_dir, split + '_32x32.mat'))
+    for split in ('train', 'test')
+  }
   with records.new_folder(dataset, data_dir) as folder:
     datasets.write_class_names(spec, folder, _CLASS_NAMES)
-    for split in ('train', 'test'):
-      images, labels = _read(os.path.join(image_dir, split + '_32x32.mat'))
+    for split, (images, labels) in splits.items():
       order = rng.permutation(len(labels))
       records.write(
         spec, folder, split, ((labels[i], images[..., i]) for i in order)
@@ -68,10 +71,13 @@ def _read(path):
       '%s is not there: get it from http://ufldl.stanford.edu/housenumbers/, '
       'and name its folder by --image_dir' % path
     ) from e
+  except MemoryError:
+    raise
   except Exception as e:  # what SciPy raises for broken files is anything
-    reason = 'no variable %s' % e if isinstance(e, KeyError) else e
+    reason = 'no variable %s' % e if isinstance(e, KeyError) else str(e)
     raise DataError(
-      '%s is not the published file: it cannot be read: %s' % (path, reason)
+      '%s is not the published file: it cannot be read: %s'
+      % (path, ' '.join(reason.split()))
     ) from e
   shape = (specs.HEIGHT, specs.WIDTH, specs.DEPTH, len(labels))
   if (
@@ -84,4 +90,4 @@ def _read(path):
       '%s is not the published file: X is %s %s, wanted are uint8 [32, 32, 3, '
       'n], and y from 1 to 10' % (path, images.dtype, list(images.shape))
     )
-  return images, (labels % 10).tolist()
+  return images, (labels % 10).astype(np.uint8).tolist()

@@ -2,7 +2,8 @@
 
   python scripts/eval.py --checkpoint_dir=/tmp/cifar10_train
 
-Data set and float type are those of the run, unless flags say otherwise.
+Data set, label, size and float type are those of the run, unless flags say
+otherwise.
 """
 
 import command_line

@@ -4,21 +4,66 @@
   python scripts/prepare_data.py --action=sample
   python scripts/prepare_data.py --action=from_folder --image_dir=pets \\
     --dataset=pets
+  python scripts/prepare_data.py --action=to_folder --image_dir=new \\
+    --dataset=pets
+  python scripts/prepare_data.py --action=svhn --image_dir=folder_of_mat_files
 
 train.py and eval.py download and draw by themselves where there is no data.
 """
+
+import collections
 
 import command_line
 from absl import flags
 
 from cifar10 import UsageError, datasets
 
+Action = collections.namedtuple('Action', 'function takes needs')
+
+
+def _from_folder():
+  folders = command_line.import_quietly('cifar10.folders')
+  folders.from_folder(
+    FLAGS.image_dir,
+    FLAGS.dataset,
+    FLAGS.data_dir,
+    FLAGS.test_fraction,
+    FLAGS.seed,
+  )
+
+
+def _to_folder():
+  folders = command_line.import_quietly('cifar10.folders')
+  folders.to_folder(FLAGS.image_dir, FLAGS.dataset, FLAGS.data_dir, FLAGS.label)
+
+
+def _svhn():
+  svhn = command_line.import_quietly('cifar10.svhn')
+  svhn.from_mat(FLAGS.image_dir, FLAGS.dataset, FLAGS.data_dir, FLAGS.seed)
+
+
+# What each action calls, which flags it takes, and which it cannot do without.
+# Loading alone fetches or draws what is not there.
+ACTIONS = {
+  'download': Action(lambda: None, ('dataset', 'label'), ()),
+  'sample': Action(lambda: None, ('dataset',), ()),
+  'from_folder': Action(
+    _from_folder,
+    ('dataset', 'image_dir', 'test_fraction', 'seed'),
+    ('dataset', 'image_dir'),
+  ),
+  'to_folder': Action(
+    _to_folder, ('dataset', 'label', 'image_dir'), ('image_dir',)
+  ),
+  'svhn': Action(_svhn, ('dataset', 'image_dir', 'seed'), ('image_dir',)),
+}
+
 FLAGS = command_line.new_flags()
 command_line.define_data_flags(FLAGS)
 flags.DEFINE_enum(
   'action',
   'download',
-  ['download', 'sample', 'from_folder', 'to_folder', 'svhn'],
+  list(ACTIONS),
   'download: a published archive; sample: the data set that is drawn; '
   'from_folder: pictures, a folder for each class, become a data set; '
   'to_folder: a data set becomes PNG files; svhn: the .mat files of SVHN '
@@ -48,70 +93,47 @@ flags.DEFINE_integer(
   flag_values=FLAGS,
 )
 
-# Which flags each action takes beside --data_dir.
-_TAKES = {
-  'download': ('dataset', 'label'),
-  'sample': ('dataset',),
-  'from_folder': ('dataset', 'image_dir', 'test_fraction', 'seed'),
-  'to_folder': ('dataset', 'label', 'image_dir'),
-  'svhn': ('dataset', 'image_dir', 'seed'),
-}
-# Those that it cannot do without.
-_NEEDS = {
-  'from_folder': ('dataset', 'image_dir'),
-  'to_folder': ('image_dir',),
-  'svhn': ('image_dir',),
-}
-
 
 def main():
-  _check_flags()
-  name = _dataset()
-  if FLAGS.action == 'from_folder':
-    folders = command_line.import_quietly('cifar10.folders')
-    folders.from_folder(
-      FLAGS.image_dir, name, FLAGS.data_dir, FLAGS.test_fraction, FLAGS.seed
+  action = ACTIONS[FLAGS.action]
+  if not FLAGS['dataset'].present and FLAGS.action in ('sample', 'svhn'):
+    FLAGS.dataset = FLAGS.action
+  _check_flags(action)
+  _check_dataset()
+  action.function()
+  for name in ('train', 'test'):
+    split = datasets.load(
+      FLAGS.dataset, FLAGS.data_dir, name, label=FLAGS.label
     )
-  elif FLAGS.action == 'to_folder':
-    folders = command_line.import_quietly('cifar10.folders')
-    folders.to_folder(FLAGS.image_dir, name, FLAGS.data_dir, FLAGS.label)
-  elif FLAGS.action == 'svhn':
-    svhn = command_line.import_quietly('cifar10.svhn')
-    svhn.from_mat(FLAGS.image_dir, FLAGS.data_dir, name, FLAGS.seed)
-  for split in ('train', 'test'):
-    loaded = datasets.load(name, FLAGS.data_dir, split, label=FLAGS.label)
-    files = ', '.join(map(str, loaded.files))
-    print('%d %s examples in %s' % (loaded.num_examples, split, files))
+    files = ', '.join(map(str, split.files))
+    print('%d %s examples in %s' % (split.num_examples, name, files))
 
 
-def _check_flags():
+def _check_flags(action):
   """Refuses flags that the action has no use for, or lacks."""
-  action = FLAGS.action
   for name in ('dataset', 'label', 'image_dir', 'test_fraction', 'seed'):
-    if FLAGS[name].present and name not in _TAKES[action]:
-      raise UsageError('--%s: --action=%s does not take it' % (name, action))
-  for name in _NEEDS.get(action, ()):
+    if FLAGS[name].present and name not in action.takes:
+      raise UsageError(
+        '--%s: --action=%s does not take it' % (name, FLAGS.action)
+      )
+  for name in action.needs:
     if not FLAGS[name].present:
-      raise UsageError('--action=%s needs --%s' % (action, name))
+      raise UsageError('--action=%s needs --%s' % (FLAGS.action, name))
 
 
-def _dataset():
-  """Returns what to prepare; --action=sample and svhn need no --dataset."""
-  action = FLAGS.action
-  if action in ('sample', 'svhn') and not FLAGS['dataset'].present:
-    return action
+def _check_dataset():
+  """Refuses to download what is not published, or to draw what is not drawn."""
   spec = datasets.find_spec(FLAGS.dataset, FLAGS.label)
-  if (action == 'sample') != spec.drawn and action in ('sample', 'download'):
-    hint = ': --action=sample draws it' if spec.drawn else ''
-    raise UsageError(
-      '--action=%s does not go with --dataset=%s%s' % (action, spec.name, hint)
-    )
-  if action == 'download' and not spec.archive:
-    raise UsageError(
-      '--action=download does not go with --dataset=%s: --action=from_folder '
-      'makes a data set of your pictures' % spec.name
-    )
-  return spec.name
+  fits = {'download': spec.archive, 'sample': spec.drawn}
+  if fits.get(FLAGS.action, True):
+    return
+  better = 'sample' if spec.drawn else 'from_folder'
+  if spec.archive:
+    better = 'download'
+  raise UsageError(
+    '--action=%s does not go with --dataset=%s: --action=%s does'
+    % (FLAGS.action, spec.name, better)
+  )
 
 
 if __name__ == '__main__':

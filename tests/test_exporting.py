@@ -165,9 +165,32 @@ def test_a_lite_file_that_differs_is_not_exported(
   assert os.listdir(tmp_path / 'out') == []
 
 
+def test_float16(export, run_dir):
+  with pytest.raises(Error, match='--nouse_fp16 exports it in float32'):
+    export(use_fp16=True, tflite=True)
+  images = random_images(3)
+  outputs = run_signature(
+    export(use_fp16=True), 'serving_default', images=images
+  )
+  exact = np.exp(logits_of(run_dir, images))
+  exact /= exact.sum(axis=1, keepdims=True)
+  assert outputs['probabilities'].dtype == np.float32
+  np.testing.assert_allclose(outputs['probabilities'], exact, atol=0.02)
+  assert not np.array_equal(outputs['probabilities'], exact)
+
+
+def test_what_a_killed_export_left_is_removed(export, tmp_path):
+  left = tmp_path / 'out' / 'export.12345678.part'
+  left.mkdir(parents=True)
+  export()
+  assert os.listdir(tmp_path / 'out') == ['1']
+
+
 def test_a_folder_that_cannot_be_made(export, tmp_path):
   (tmp_path / 'out').write_text('x')
-  with pytest.raises(Error, match='--export_dir=.*cannot be written'):
+  with pytest.raises(
+    Error, match='--export_dir=.*: File exists: name a folder'
+  ):
     export()
 
 

@@ -3,6 +3,7 @@
 import collections
 import errno
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -222,7 +223,7 @@ def _a_name_of_two_lines(folder, rng):
     (_only_test, 1, 'no train/'),
     (_a_class_only_tested, 1, 'test/z: a class without pictures in train/'),
     (_a_third_split, 1, 'holds val/ beside train/'),
-    (_no_tests, 1, 'no picture for the test split'),
+    (_no_tests, 1, 'there is no picture to evaluate on'),
     (_a_name_of_two_lines, 1, "'a\\nb' cannot be a class name"),
   ],
 )
@@ -245,7 +246,51 @@ def test_a_test_folder_and_a_fraction_exclude_each_other(
     convert(test_fraction=0.1)
 
 
-@pytest.mark.parametrize('name', ['cifar10', 'cifar100', 'sample', '../x', ''])
+def test_what_is_broken_counts_for_no_split(convert, tmp_path, rng):
+  write_folder(tmp_path / 'in', rng, a=10, b=2)
+  for i in range(10):
+    (tmp_path / 'in' / 'b' / ('broken%d' % i)).write_text('x')
+  for seed in range(3):
+    convert(seed=seed, test_fraction=0.5)
+    for split in ('train', 'test'):
+      names = [name for name, _ in read_split(tmp_path, split)]
+      assert collections.Counter(names) == {'a': 5, 'b': 1}
+    shutil.rmtree(tmp_path / 'data')
+
+
+def test_the_data_set_may_go_into_the_folder_of_pictures(tmp_path, rng):
+  written = write_folder(tmp_path / 'data', rng, a=3, b=3)
+  folders.from_folder(str(tmp_path / 'data'), 'pets', str(tmp_path / 'data'))
+  found = read_split(tmp_path, 'train') + read_split(tmp_path, 'test')
+  assert sorted(found) == as_pairs(written)
+
+
+def test_files_beside_train_are_named(convert, tmp_path, rng, caplog):
+  write_folder(tmp_path / 'in' / 'train', rng, a=3, b=3)
+  Image.new('RGB', (8, 8)).save(tmp_path / 'in' / 'stray.png')
+  convert()
+  assert 'in/stray.png: in no class folder: skipped' in caplog.text
+
+
+def test_a_class_folder_that_cannot_be_read(
+  convert, tmp_path, rng, monkeypatch
+):
+  write_folder(tmp_path / 'in', rng, a=3, b=3)
+  scandir = os.scandir
+
+  def closed(path):
+    if str(path).endswith('in/b'):
+      raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+    return scandir(path)
+
+  monkeypatch.setattr(os, 'scandir', closed)
+  with pytest.raises(DataError, match='in/b cannot be read: Permission denied'):
+    convert()
+
+
+@pytest.mark.parametrize(
+  'name', ['cifar10', 'cifar100', 'sample', 'cifar-10', '../x', '']
+)
 def test_a_name_that_cannot_be_had(name, tmp_path, rng):
   write_folder(tmp_path / 'in', rng, a=3, b=3)
   with pytest.raises(UsageError, match='--dataset=%s: ' % name):
@@ -323,7 +368,7 @@ def test_a_folder_that_is_there_is_not_written_to(small_data, tmp_path):
   assert sorted(os.listdir(out)) == ['test', 'train']
 
 
-@pytest.mark.parametrize('name', ['a/b', '..'])
+@pytest.mark.parametrize('name', ['a/b', '..', '.hidden', 'c', 'x' * 256])
 def test_class_names_that_no_folder_can_have(name, small_data, tmp_path):
   names = small_data / 'small-batches-bin' / 'batches.meta.txt'
   names.write_text('\n'.join([name, *'bcdefghij']))

@@ -20,6 +20,14 @@ def saved(image, path, **options):
   return pictures.read(str(path))
 
 
+def central(pixels):
+  """Returns the central square; of a pixel too many the last is cut off."""
+  height, width = pixels.shape[:2]
+  side = min(height, width)
+  top, left = (height - side) // 2, (width - side) // 2
+  return pixels[top : top + side, left : left + side]
+
+
 def decoded_by_tensorflow(path):
   contents = pathlib.Path(path).read_bytes()
   with tf.Graph().as_default(), tf.Session() as session:
@@ -34,7 +42,7 @@ def test_pixels_of_a_lossless_file_are_kept_whatever_its_name(name, tmp_path):
   kind = 'BMP' if name == 'a.bmp' else 'PNG'
   found = saved(Image.fromarray(pixels), tmp_path / name, format=kind)
   assert found.dtype == np.uint8
-  np.testing.assert_array_equal(found, pixels)
+  np.testing.assert_array_equal(found, central(pixels))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +60,7 @@ def test_a_jpeg_is_decoded_as_tensorflow_does(mode, options, tmp_path):
   path = tmp_path / 'a.jpg'
   image = Image.fromarray(gradient(123, 67)).convert(mode)
   found = saved(image, path, **options)
-  np.testing.assert_array_equal(found, decoded_by_tensorflow(path))
+  np.testing.assert_array_equal(found, central(decoded_by_tensorflow(path)))
 
 
 @pytest.mark.data
@@ -71,12 +79,12 @@ def test_a_palette(tmp_path):
   image.putpalette([0, 0, 0, 200, 100, 50])
   for name in ('a.png', 'a.bmp', 'a.gif'):
     found = saved(image, tmp_path / name)
-    assert found.shape == (2, 4, 3)
+    assert found.shape == (2, 2, 3)
     assert (found == [200, 100, 50]).all()
 
 
 def test_grey_and_one_bit(tmp_path):
-  grey = np.arange(12, dtype=np.uint8).reshape(3, 4) * 20
+  grey = np.arange(9, dtype=np.uint8).reshape(3, 3) * 25
   found = saved(Image.fromarray(grey), tmp_path / 'grey.png')
   np.testing.assert_array_equal(found, np.stack([grey] * 3, axis=2))
   bits = Image.fromarray(grey > 100).convert('1')
@@ -86,7 +94,7 @@ def test_grey_and_one_bit(tmp_path):
 
 
 def test_transparency_is_dropped(tmp_path):
-  pixels = np.dstack([gradient(5, 6), np.full([5, 6], 7, np.uint8)])
+  pixels = np.dstack([gradient(6, 6), np.full([6, 6], 7, np.uint8)])
   found = saved(Image.fromarray(pixels), tmp_path / 'a.png')
   np.testing.assert_array_equal(found, pixels[..., :3])
   image = Image.merge('LA', [Image.new('L', (2, 2), v) for v in (90, 0)])
@@ -94,7 +102,7 @@ def test_transparency_is_dropped(tmp_path):
 
 
 def test_of_16_bits_the_upper_8_are_kept(tmp_path):
-  grey = (np.arange(6, dtype=np.uint16).reshape(2, 3) * 9999).astype('<u2')
+  grey = (np.arange(4, dtype=np.uint16).reshape(2, 2) * 9999).astype('<u2')
   path = tmp_path / 'a.png'
   found = saved(Image.fromarray(grey), path)
   np.testing.assert_array_equal(found[..., 2], grey >> 8)
@@ -116,22 +124,38 @@ def test_the_first_frame(tmp_path):
     (1, lambda x: x),
     (2, lambda x: x[:, ::-1]),
     (3, lambda x: x[::-1, ::-1]),
+    (4, lambda x: x[::-1]),
+    (5, lambda x: x.transpose(1, 0, 2)),
     (6, lambda x: np.rot90(x, -1)),
+    (7, lambda x: np.rot90(x, 2).transpose(1, 0, 2)),
     (8, lambda x: np.rot90(x)),
+    (9, lambda x: x),
   ],
 )
 def test_a_picture_on_its_side_is_turned_upright(orientation, turn, tmp_path):
   exif = Image.Exif()
   exif[0x0112] = orientation
   path = tmp_path / 'a.jpg'
-  found = saved(Image.fromarray(gradient(16, 40)), path, exif=exif)
-  np.testing.assert_array_equal(found, turn(decoded_by_tensorflow(path)))
+  found = saved(Image.fromarray(gradient(16, 39)), path, exif=exif)
+  np.testing.assert_array_equal(
+    found, central(turn(decoded_by_tensorflow(path)))
+  )
 
 
-def test_a_broken_orientation_is_none(tmp_path):
+def test_broken_notes_of_a_camera_are_no_broken_picture(tmp_path):
   path = tmp_path / 'a.jpg'
   found = saved(Image.fromarray(gradient(8, 8)), path, exif=b'Exif\0\0junk')
   np.testing.assert_array_equal(found, decoded_by_tensorflow(path))
+  # A resolution that is text, as some cameras have it: the rest is used.
+  exif = b'Exif\0\0MM\0*\0\0\0\x08\0\x02' + b''.join(
+    [
+      b'\x01\x12\0\x03\0\0\0\x01\0\x03\0\0',
+      b'\x01\x28\0\x02\0\0\0\x04abc\0',
+      b'\0\0\0\0',
+    ]
+  )
+  found = saved(Image.fromarray(gradient(8, 8)), path, exif=exif)
+  np.testing.assert_array_equal(found, decoded_by_tensorflow(path)[::-1, ::-1])
 
 
 def _cut(path):
@@ -236,6 +260,44 @@ def test_files_of_folders_are_found_in_order(tmp_path):
     'empty',
     'gone',
   ]
+
+
+def test_links_are_followed_and_not_for_ever(tmp_path):
+  for name in ('a/1', 'elsewhere/2'):
+    (tmp_path / name).parent.mkdir()
+    (tmp_path / name).touch()
+  (tmp_path / 'a' / 'link').symlink_to(tmp_path / 'elsewhere')
+  (tmp_path / 'a' / 'loop').symlink_to(tmp_path / 'a')
+  found = list(pictures.find([str(tmp_path / 'a')]))
+  assert found == [str(tmp_path / 'a' / name) for name in ('1', 'link/2')]
+
+
+def test_a_name_is_shown_on_one_line():
+  name = os.fsdecode('ä b\n\t'.encode() + b'\xff')
+  assert pictures.shown(name) == 'ä b\\n\\t\\udcff'
+  with pytest.raises(PictureError) as raised:
+    pictures.read(name)
+  assert str(raised.value).startswith('ä b\\n\\t\\udcff: ')
+
+
+def test_pictures_of_many_pixels(tmp_path, monkeypatch):
+  monkeypatch.setattr(pictures, '_MANY_PIXELS', 99)
+  names = [str(tmp_path / ('%d.png' % i)) for i in range(20)]
+  for i, name in enumerate(names):
+    Image.new('RGB', (10, 10), (i, 0, 0)).save(name)
+  for i, (_, pixels) in enumerate(pictures.read_all(names)):
+    assert (pixels == [i, 0, 0]).all()
+
+
+def test_what_tensorflow_cannot_do_is_said(tmp_path, monkeypatch):
+  Image.new('RGB', (10, 10)).save(tmp_path / 'a.png')
+
+  def fail(self, pixels):
+    raise tf.errors.ResourceExhaustedError(None, None, 'no memory')
+
+  monkeypatch.setattr(pictures._Shrinker, '__call__', fail)
+  [(_, error)] = pictures.read_all([str(tmp_path / 'a.png')])
+  assert str(error).endswith('a.png: cannot be shrunk: no memory')
 
 
 def test_all_are_read_in_order_and_not_far_ahead(tmp_path, monkeypatch):

@@ -186,6 +186,52 @@ def test_coarse_labels(images, tmp_path, capsys):
   assert set(line.split()[1::2]) == {*names}
 
 
+def test_another_size_than_the_runs(run_dir, images, tmp_path, capsys):
+  # The weights would fit.
+  with pytest.raises(checkpoints.CheckpointError, match='trained with 24'):
+    predict(tmp_path, capsys, image_size=22)
+
+
+def test_a_data_set_that_the_run_knows_need_not_be_there(
+  run_dir, images, tmp_path, capsys
+):
+  given = {'dataset': 'pets', 'label': 'fine', 'image_size': 24}
+  assert len(predict(tmp_path, capsys, **given)) == 20
+
+
+def test_lines_stay_lines(run_dir, tmp_path, capsys, caplog):
+  names = [tmp_path / name for name in ('a\nb.png', 'c\nd.png')]
+  Image.new('RGB', (8, 8)).save(names[0])
+  names[1].write_text('none')
+  [line] = predict(tmp_path, capsys, str(names[0]))
+  assert line.startswith(str(tmp_path / 'a\\nb.png') + '  ')
+  [line] = predict(tmp_path, capsys, str(names[0]), as_json=True)
+  assert json.loads(line)['path'] == str(names[0])
+  with pytest.raises(Error):
+    predict(tmp_path, capsys, str(names[1]))
+  assert caplog.messages[-1].startswith(str(tmp_path / 'c\\nd.png') + ': ')
+
+
+def test_json_is_ascii(run_dir, tmp_path, capsys):
+  name = os.fsdecode(os.fsencode(tmp_path) + '/ü😀'.encode() + b'\xff.png')
+  Image.new('RGB', (8, 8)).save(name)
+  [line] = predict(tmp_path, capsys, name, as_json=True)
+  assert line.isascii()
+  assert json.loads(line)['path'] == name
+
+
+def test_no_memory_for_a_batch(run_dir, images, tmp_path, monkeypatch, capsys):
+  def fail(*_):
+    raise tf.errors.ResourceExhaustedError(None, None, 'OOM')
+
+  monkeypatch.setattr(tf.Session, 'run', fail)
+  with pytest.raises(Error, match='OOM: give a smaller --batch_size'):
+    predictor = object.__new__(prediction.Predictor)
+    predictor._session = tf.Session()
+    predictor._probabilities = predictor._images = None
+    predictor(images)
+
+
 def test_other_classes_than_the_runs(run_dir, images, tmp_path, capsys):
   with pytest.raises(checkpoints.CheckpointError, match='another --dataset'):
     predict(tmp_path, capsys, dataset='cifar10')

@@ -1,7 +1,6 @@
 """SVHN's files, as its publisher has them."""
 
 import collections
-import os
 import sys
 
 import numpy as np
@@ -26,7 +25,7 @@ def folder(tmp_path, rng):
 
 
 def test_digits_and_pixels(folder, tmp_path):
-  svhn.from_mat(str(folder), str(tmp_path / 'data'))
+  svhn.from_mat(str(folder), 'svhn', str(tmp_path / 'data'))
   for name, n in (('train', 21), ('test', 10)):
     split = datasets.load('svhn', str(tmp_path / 'data'), name)
     assert split.class_names == tuple('0123456789')
@@ -42,6 +41,15 @@ def test_digits_and_pixels(folder, tmp_path):
     assert [label for label, _ in found] != [
       label % 10 for label in published['y'][:, 0].tolist()
     ]
+
+
+def test_labels_that_are_floats(folder, tmp_path):
+  path = str(folder / 'train_32x32.mat')
+  values = io.loadmat(path)
+  io.savemat(path, {'X': values['X'], 'y': values['y'].astype(float)})
+  svhn.from_mat(str(folder), 'svhn', str(tmp_path / 'data'))
+  split = datasets.load('svhn', str(tmp_path / 'data'))
+  assert sorted({label for label, _ in records.read(split)}) == [*range(10)]
 
 
 def _gone(path):
@@ -79,21 +87,21 @@ def test_other_files(spoil, said, folder, tmp_path):
   path = folder / 'test_32x32.mat'
   spoil(path)
   with pytest.raises(DataError) as raised:
-    svhn.from_mat(str(folder), str(tmp_path / 'data'))
+    svhn.from_mat(str(folder), 'svhn', str(tmp_path / 'data'))
   assert str(raised.value).startswith(str(path))
   assert said in str(raised.value)
-  assert os.listdir(tmp_path / 'data') == []
+  assert not (tmp_path / 'data').exists()
 
 
 def test_a_name_that_is_taken(folder, tmp_path):
-  svhn.from_mat(str(folder), str(tmp_path / 'data'))
+  svhn.from_mat(str(folder), 'svhn', str(tmp_path / 'data'))
   with pytest.raises(UsageError, match='is there already'):
-    svhn.from_mat(str(folder), str(tmp_path / 'data'))
+    svhn.from_mat(str(folder), 'svhn', str(tmp_path / 'data'))
 
 
 def test_without_scipy(folder, tmp_path, monkeypatch):
   monkeypatch.setitem(sys.modules, 'scipy.io', None)
   monkeypatch.setitem(sys.modules, 'scipy', None)
   with pytest.raises(Error, match='pip install scipy'):
-    svhn.from_mat(str(folder), str(tmp_path / 'data'))
-  assert os.listdir(tmp_path / 'data') == []
+    svhn.from_mat(str(folder), 'svhn', str(tmp_path / 'data'))
+  assert not (tmp_path / 'data').exists()
