@@ -173,9 +173,6 @@ def distorted_batches(
   Returns:
     A list of `num_batches` pairs of images (float32 [batch_size, image_size,
     image_size, 3]) and labels (int32 [batch_size]).
-
-  Raises:
-    RuntimeError: outside a graph.
   """
   with _input_scope():
     queue = _generate_image_and_label_batch(
