@@ -30,7 +30,8 @@ setuptools.setup(
   python_requires='>=3.10',
   install_requires=read_requirements(),
   extras_require={
+    'plots': ['matplotlib>=3.8'],
     'svhn': ['scipy>=1.11'],
-    'dev': ['pytest>=8', 'ruff>=0.12', 'scipy>=1.11'],
+    'dev': ['matplotlib>=3.8', 'pytest>=8', 'ruff>=0.12', 'scipy>=1.11'],
   },
 )

@@ -377,12 +377,12 @@ def measure_eval(args):
     return {}
   split = load_split(args, 'test')
   started, cpu = time.perf_counter(), time.process_time()
-  _, total, _ = evaluation.evaluate_once(path, split, BATCH_SIZE, 10000)
+  results, _ = evaluation.evaluate_once(path, split, BATCH_SIZE, 10000)
   secs = time.perf_counter() - started
-  assert total == min(10000, split.num_examples)
+  assert results.total == min(10000, split.num_examples)
   return {
     'whole evaluation, s': secs,
-    'images/s': total / secs,
+    'images/s': results.total / secs,
     'CPU-s': time.process_time() - cpu,
   }
 

@@ -232,12 +232,16 @@ def require_newest(directory):
     CheckpointError: there is none.
   """
   path = newest(directory)
-  if path is None:
-    raise CheckpointError(
-      '%s holds no checkpoint: train first, or name another --checkpoint_dir'
-      % directory
-    )
-  return path
+  if path is not None:
+    return path
+  what = 'holds no checkpoint'
+  if not os.path.lexists(directory):
+    what = 'is not there'
+    if _exists(directory):
+      what = 'is a checkpoint, its folder is wanted'
+  raise CheckpointError(
+    '%s %s: train first, or name another --checkpoint_dir' % (directory, what)
+  )
 
 
 def check_folder(directory):

@@ -19,6 +19,7 @@ from cifar10.specs import SPECS, Spec, find_spec
 
 DATA_DIR = '/tmp/cifar10_data'
 _SAMPLES_PER_FILE = 2000
+_OWN = '-batches-bin'  # ends the names of folders of data sets of one's own
 _OR_REMAKE = ', or move those away to have all files made anew'
 
 log = logging.getLogger(__name__)
@@ -102,9 +103,18 @@ def prepare(spec, data_dir, fetch=True):
     raise _none_found(spec, data_dir)
   if not (spec.drawn or spec.archive):
     raise UsageError(
-      '--dataset=%s: there is no such data set: no .bin file in %s (known '
-      'without files: %s)' % (spec.name, folder, ', '.join(SPECS))
+      '--dataset=%s: there is no such data set: no .bin file in %s%s; name its '
+      '--data_dir, or make it first (prepare_data.py --action=%s)'
+      % (
+        spec.name,
+        folder,
+        _others(data_dir),
+        'svhn' if spec.name == 'svhn' else 'from_folder',
+      )
     )
+  others = _others(data_dir)
+  if others:
+    log.info('--dataset=%s is not in %s%s', spec.name, data_dir, others)
   _fill(spec, data_dir, folder)
   return folder
 
@@ -123,6 +133,18 @@ def _prepare_from_file(spec, path, fetch):
       raise _none_found(spec, folder)
     _fill(spec, path, folder)
   return folder
+
+
+def _others(data_dir):
+  """Returns words that name the data sets of a folder, '' if there are none."""
+  names = [
+    os.path.basename(path).removesuffix(_OWN)
+    for path in sorted(_matches(data_dir, '?*' + _OWN))
+    if _matches(path, '*.bin')
+  ]
+  known = {spec.folder.removesuffix(_OWN): name for name, spec in SPECS.items()}
+  names = [known.get(name, name) for name in names]
+  return ', which holds %s' % ', '.join(names) if names else ''
 
 
 def _none_found(spec, folder):
@@ -187,13 +209,15 @@ def _wanted(spec):
 
 def _check_folder_name(spec, folder):
   """Raises `UsageError` where a folder has the name of another data set's."""
-  name = os.path.basename(os.path.abspath(folder))
-  for other in SPECS.values():
-    if other.folder == name and other.name != spec.name:
-      raise UsageError(
-        '--dataset=%s: %s is the folder of the data set %s'
-        % (spec.name, folder, other.name)
-      )
+  base = os.path.basename(os.path.abspath(folder))
+  names = {other.folder: other.name for other in SPECS.values()}
+  if base.endswith(_OWN):
+    names.setdefault(base, base.removesuffix(_OWN))
+  if names.get(base, spec.name) != spec.name:
+    raise UsageError(
+      '--dataset=%s: %s is the folder of the data set %s: say --dataset=%s'
+      % (spec.name, folder, names[base], names[base])
+    )
 
 
 def _matches(folder, pattern):

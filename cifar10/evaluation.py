@@ -10,6 +10,7 @@ import os
 import platform
 import time
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 from cifar10 import (
@@ -19,8 +20,12 @@ from cifar10 import (
   cifar10_input,
   datasets,
   models,
+  plots,
+  progress,
+  records,
   signals,
 )
+from cifar10.results import Results, check_csv
 
 EVAL_DIR = '/tmp/cifar10_eval'
 
@@ -52,6 +57,9 @@ class Settings:
       never.
     use_raw_weights: whether to evaluate the weights themselves.
     last_step: end after a checkpoint of this global step or a later one.
+    per_class: whether to print a table of the classes.
+    predictions: path of a CSV file to write, a line for each example; None:
+      none.
   """
 
   data_dir: str = datasets.DATA_DIR
@@ -69,6 +77,8 @@ class Settings:
   idle_timeout_secs: int = 0
   use_raw_weights: bool = False
   last_step: int | None = None
+  per_class: bool = False
+  predictions: str | None = None
 
 
 def evaluate(**settings):
@@ -86,6 +96,8 @@ def evaluate(**settings):
     datasets.check_known(
       settings.dataset, settings.data_dir, settings.label or 'fine'
     )
+  if settings.predictions is not None:
+    check_csv(settings.predictions)
   checkpoints.check_folder(checkpoint_dir)
   evaluated, waiting = None, False
   last_time = time.monotonic()
@@ -138,7 +150,7 @@ def _evaluate_checkpoint(path, step, settings):
   checkpoints.make_folder('eval_dir', settings.eval_dir)
   log.info('Evaluating %s', path)
   try:
-    correct, total, summary = evaluate_once(
+    results, summary = evaluate_once(
       path,
       split,
       settings.batch_size,
@@ -151,8 +163,12 @@ def _evaluate_checkpoint(path, step, settings):
     raise Error(
       'evaluating %s failed: %s' % (path, checkpoints.first_line(e))
     ) from e
-  _print_precision(correct, total, step)
-  summary.value.add(tag='Precision @ 1', simple_value=correct / total)
+  _print_precision(results, step)
+  if settings.per_class:
+    print('\n'.join(results.table()), flush=True)
+  if settings.predictions is not None:
+    results.write_csv(settings.predictions)
+  _add_charts(summary, results, split, step)
   _write_summary(settings.eval_dir, summary, step)
 
 
@@ -177,7 +193,7 @@ def evaluate_once(
   use_fp16=False,
   use_raw_weights=False,
 ):
-  """Counts the examples for which the moving averages' first choice is right.
+  """Finds what the moving averages take each example for.
 
   Args:
     path: path prefix of the checkpoint.
@@ -189,7 +205,7 @@ def evaluate_once(
     use_raw_weights: whether to evaluate the weights themselves.
 
   Returns:
-    How many are right, of how many, and a `tf.Summary` of the first batch.
+    The `Results`, and a `tf.Summary` of the first batch.
 
   Raises:
     CheckpointError: the checkpoint does not fit.
@@ -200,28 +216,42 @@ def evaluate_once(
     with signals.deferred():
       images, labels = cifar10_input.eval_batches(split, batch_size, image_size)
       logits = cifar10.inference(images, split.num_classes, use_fp16)
-      hits_op = tf.nn.in_top_k(predictions=logits, targets=labels, k=1)
+      results_op = [labels, *_choices(logits, labels)]
       summary_op = tf.summary.merge_all()
       session = _open_session(path, use_raw_weights)
-    correct = total = 0
+    batches, total = [], 0
     summary = tf.Summary()
-    with session:
+    with session, progress.line('Evaluating', num_examples) as show:
       # The whole first batch is shown, whatever part of it is counted.
-      hits, serialized = session.run([hits_op, summary_op])
+      batch, serialized = session.run([results_op, summary_op])
       summary.ParseFromString(serialized)
       while True:
-        hits = hits[: num_examples - total]
-        correct += int(hits.sum())
-        total += len(hits)
-        if total == num_examples:
+        batches.append(batch)
+        total += len(batch[0])
+        show(min(total, num_examples))
+        if total >= num_examples:
           break
-        hits = session.run(hits_op)
-  if total != num_examples:
+        batch = session.run(results_op)
+  if total < num_examples:
     raise datasets.DataError(
       '%s ended after %d of %d examples: were the files changed?'
       % (split.files[-1], total, num_examples)
     )
-  return correct, total, summary
+  columns = [np.concatenate(parts)[:num_examples] for parts in zip(*batches)]
+  return Results(split.class_names, *columns), summary
+
+
+def _choices(logits, labels):
+  """Returns the class that each example is taken for, and how likely that is.
+
+  An example counts as right where no class is likelier than its label.
+  """
+  logits = tf.debugging.check_numerics(logits, 'logits')
+  hits = tf.nn.in_top_k(predictions=logits, targets=labels, k=1)
+  choices = tf.where_v2(
+    hits, labels, tf.argmax(logits, 1, output_type=tf.int32)
+  )
+  return choices, tf.gather(tf.nn.softmax(logits), choices, batch_dims=1)
 
 
 def _open_session(path, use_raw_weights):
@@ -235,11 +265,50 @@ def _open_session(path, use_raw_weights):
   )
 
 
-def _print_precision(correct, total, step):
+def _print_precision(results, step):
   """Prints the tutorial's line, and the count behind it."""
   now = datetime.datetime.now().isoformat(' ', 'microseconds')
+  correct, total = results.correct, results.total
   print('%s: precision @ 1 = %.3f' % (now, correct / total))
   print('%d of %d correct, step %d' % (correct, total, step), flush=True)
+
+
+def _add_charts(summary, results, split, step):
+  """Adds precisions and, where they can be drawn, pictures to a summary."""
+  correct, total = results.correct, results.total
+  summary.value.add(tag='Precision @ 1', simple_value=correct / total)
+  for name, precision in zip(results.class_names, results.precisions()):
+    if not np.isnan(precision):
+      summary.value.add(
+        tag='precision_by_class/' + name, simple_value=precision
+      )
+  if not plots.available():
+    return
+  title = 'step %d: %d of %d correct' % (step, correct, total)
+  summary.value.add(
+    tag='confusion_matrix',
+    image=plots.confusion_matrix(
+      results.confusion_matrix(), results.class_names, title
+    ),
+  )
+  rows, columns = plots.MISTAKES_GRID
+  shown = results.mistakes(rows * columns)
+  if not len(shown):
+    return
+  names, captions = results.class_names, []
+  for i in shown:
+    label, prediction = results.labels[i], results.predictions[i]
+    captions.append(
+      plots.caption(names[label], names[prediction], results.probabilities[i])
+    )
+  summary.value.add(
+    tag='mistakes',
+    image=plots.mistakes(
+      records.pick(split, shown),
+      captions,
+      'step %d: the most confident of %d mistakes' % (step, total - correct),
+    ),
+  )
 
 
 def _write_summary(eval_dir, summary, step):

@@ -197,6 +197,7 @@ def _write_tflite(folder):
   with open(path, 'wb') as f:
     f.write(converted)
   _check_tflite(path, folder)
+  log.info('%s is there as well, and agrees with it', _TFLITE_FILE)
 
 
 def _check_tflite(path, folder):

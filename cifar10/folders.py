@@ -24,6 +24,7 @@ from cifar10.pictures import PictureError
 
 TEST_FRACTION = 0.2
 _MAX_CLASSES = 256  # a label is a byte
+_SHOWN_CLASSES = 20
 _SPLITS = ('train', 'test')
 
 log = logging.getLogger(__name__)
@@ -37,10 +38,12 @@ class _Listing:
     class_names: names in label order.
     files: list of (path, label, split): the split is 'train' or 'test', or
       None where it is yet to be chosen.
+    strays: how many files are in no class's folder.
   """
 
   class_names: tuple
   files: list
+  strays: int
 
 
 def from_folder(image_dir, dataset, data_dir, test_fraction=None, seed=0):
@@ -70,6 +73,7 @@ def from_folder(image_dir, dataset, data_dir, test_fraction=None, seed=0):
     labels = [label for _, label, _ in files]
     splits = _split(files, test_fraction or TEST_FRACTION, rng)
     _check_splits(labels, splits, listing.class_names)
+    _say_counts(labels, splits, listing.class_names)
     datasets.write_class_names(spec, folder, listing.class_names)
     images = np.memmap(
       spool, np.uint8, 'r', shape=(len(files), *pictures.SHAPE)
@@ -79,9 +83,10 @@ def from_folder(image_dir, dataset, data_dir, test_fraction=None, seed=0):
       records.write(
         spec, folder, split, ((labels[i], images[i]) for i in chosen)
       )
-  skipped = len(listing.files) - len(files)
+  skipped = listing.strays + len(listing.files) - len(files)
   if skipped:
-    log.info('%d of %d files skipped: see above', skipped, len(listing.files))
+    total = listing.strays + len(listing.files)
+    log.info('%d of %d files skipped: see above', skipped, total)
 
 
 def _read_all(files, spool):
@@ -133,12 +138,28 @@ def _check_splits(labels, splits, class_names):
   present = {labels[i] for i in splits['train']}
   for label, name in enumerate(class_names):
     if label not in present:
-      raise DataError('no picture of the class %s can be read' % name)
+      raise DataError(
+        'no picture of the class %s can be read: add some to its folder, or '
+        'remove that' % name
+      )
   if not splits['test']:
     raise DataError(
       'there is no picture to evaluate on: put some into a folder test/ beside '
       'train/, or give each class two or more'
     )
+
+
+def _say_counts(labels, splits, class_names):
+  """Says how many pictures each class has, and which has none to test."""
+  counts = collections.Counter(labels)
+  shown = ['%s %d' % (name, counts[i]) for i, name in enumerate(class_names)]
+  if len(shown) > _SHOWN_CLASSES:
+    shown[_SHOWN_CLASSES:] = ['…']
+  log.info('%d classes: %s', len(class_names), ', '.join(shown))
+  tested = {labels[i] for i in splits['test']}
+  for label, name in enumerate(class_names):
+    if label not in tested:
+      log.warning('No picture of the class %s is there to evaluate on', name)
 
 
 def _list(image_dir, test_fraction):
@@ -154,7 +175,8 @@ def _list(image_dir, test_fraction):
       'into %s itself' % (image_dir, image_dir)
     )
   class_names = _class_names(image_dir)
-  return _Listing(class_names, _class_files(image_dir, class_names, None))
+  files = _class_files(image_dir, class_names, None)
+  return _Listing(class_names, files, _say_strays(image_dir))
 
 
 def _list_splits(image_dir, names, test_fraction):
@@ -162,14 +184,16 @@ def _list_splits(image_dir, names, test_fraction):
   others = [name for name in names if name not in _SPLITS]
   if others:
     raise DataError(
-      '%s holds %s beside train/: only train/ and test/ are read, move it away'
-      % (image_dir, ', '.join(name + '/' for name in others[:3]))
+      '%s holds %s beside train/: only train/ and test/ are read: rename it or '
+      'move it away' % (image_dir, ', '.join(name + '/' for name in others[:3]))
     )
-  _say_strays(image_dir)
+  strays = _say_strays(image_dir)
   train_dir = os.path.join(image_dir, 'train')
   class_names = _class_names(train_dir)
+  strays += _say_strays(train_dir)
   if 'test' not in names:
-    return _Listing(class_names, _class_files(train_dir, class_names, None))
+    files = _class_files(train_dir, class_names, None)
+    return _Listing(class_names, files, strays)
   if test_fraction is not None:
     raise UsageError(
       '--test_fraction=%g: %s has a test/ of its own'
@@ -182,10 +206,10 @@ def _list_splits(image_dir, names, test_fraction):
         '%s: a class without pictures in train/: add some, or remove it'
         % os.path.join(test_dir, name)
       )
-  train = _class_files(train_dir, class_names, 'train')
-  return _Listing(
-    class_names, train + _class_files(test_dir, class_names, 'test')
-  )
+  strays += _say_strays(test_dir)
+  files = _class_files(train_dir, class_names, 'train')
+  files += _class_files(test_dir, class_names, 'test')
+  return _Listing(class_names, files, strays)
 
 
 def _folders(folder):
@@ -208,7 +232,7 @@ def _class_names(folder):
   names = tuple(_folders(folder))
   if not 2 <= len(names) <= _MAX_CLASSES:
     raise DataError(
-      '%s holds %d folders: it takes one for each class, from 2 to %d'
+      '%s holds folders for %d classes: it takes one for each, 2 to %d of them'
       % (folder, len(names), _MAX_CLASSES)
     )
   for name in names:
@@ -221,7 +245,7 @@ def _class_names(folder):
 
 
 def _class_files(folder, class_names, split):
-  """Returns (path, label, split) of all files; names what is in no class."""
+  """Returns (path, label, split) of all files of all classes."""
   files = []
   for label, name in enumerate(class_names):
     class_dir = os.path.join(folder, name)
@@ -234,16 +258,18 @@ def _class_files(folder, class_names, split):
         % class_dir
       )
     files += [(path, label, split) for path in paths]
-  _say_strays(folder)
   return files
 
 
 def _say_strays(folder):
-  """Names the files that are in no class's folder."""
+  """Names the files that are in no class's folder; returns how many."""
+  strays = 0
   for name in sorted(os.listdir(folder)):
     path = os.path.join(folder, name)
     if not os.path.isdir(path) and not name.startswith('.'):
       log.warning('%s: in no class folder: skipped', pictures.shown(path))
+      strays += 1
+  return strays
 
 
 def to_folder(image_dir, dataset, data_dir, label='fine'):

@@ -131,7 +131,8 @@ def _to_rgb(image):
     image = image.transpose(upright)
   side = min(image.size)
   left, top = (image.width - side) // 2, (image.height - side) // 2
-  image = image.crop((left, top, left + side, top + side))
+  if image.width != image.height:
+    image = image.crop((left, top, left + side, top + side))
   if image.mode.startswith('I'):  # 16 bits of grey, which Pillow would clip
     image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
   return np.asarray(image.convert('RGB'))

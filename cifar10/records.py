@@ -88,8 +88,37 @@ def read(split, read_ahead=1000):
     with open(path, 'rb') as f:
       while block := f.read(read_ahead * spec.record_bytes):
         records = np.frombuffer(block, np.uint8).reshape(-1, spec.record_bytes)
-        planes = records[:, spec.label_bytes :].reshape(
-          -1, specs.DEPTH, specs.HEIGHT, specs.WIDTH
-        )
-        pixels = planes.transpose(0, 2, 3, 1)
+        pixels = _pixels(records[:, spec.label_bytes :])
         yield from zip(records[:, spec.label_index].tolist(), pixels)
+
+
+def _pixels(planes):
+  """Turns uint8 [n, 3072], or [3072], into [n, 32, 32, 3]."""
+  planes = planes.reshape(-1, specs.DEPTH, specs.HEIGHT, specs.WIDTH)
+  return planes.transpose(0, 2, 3, 1)
+
+
+def pick(split, indices):
+  """Returns the pictures of some records of a `Split`, as they are asked for.
+
+  Args:
+    split: the `Split`.
+    indices: their numbers, from 0, counted over all files in order.
+
+  Returns:
+    uint8 [n, 32, 32, 3].
+  """
+  spec = split.spec
+  counts = [os.path.getsize(path) // spec.record_bytes for path in split.files]
+  ends = np.cumsum(counts)
+  images = np.empty(
+    [len(indices), specs.HEIGHT, specs.WIDTH, specs.DEPTH], np.uint8
+  )
+  for image, index in zip(images, indices):
+    i = int(np.searchsorted(ends, index, side='right'))
+    with open(split.files[i], 'rb') as f:
+      f.seek((index - ends[i] + counts[i]) * spec.record_bytes)
+      f.seek(spec.label_bytes, os.SEEK_CUR)
+      planes = np.frombuffer(f.read(specs.IMAGE_BYTES), np.uint8)
+    image[:] = _pixels(planes)[0]
+  return images

@@ -61,9 +61,9 @@ def _read(path):
     raise Error(
       'reading .mat files takes SciPy: pip install scipy, and try again'
     ) from e
-  log.info('Reading %s', path)
   try:
     with open(path, 'rb') as f:
+      log.info('Reading %s', path)
       values = scipy.io.loadmat(f)
     images, labels = values['X'], values['y'].ravel()
   except FileNotFoundError as e:

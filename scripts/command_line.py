@@ -257,11 +257,13 @@ def run(main, values, doc, unless_given=(), words=None):
 def _check_words(given, words):
   if given and not words:
     raise UsageError(
-      'unexpected word %r: a flag takes its value as --flag=value, one that '
-      'is on or off as --flag or --noflag' % given[0]
+      'unexpected word %r: a flag takes its value as --flag=value (in quotes, '
+      'if it has blanks), one that is on or off as --flag or --noflag'
+      % given[0]
     )
   if words and not given:
-    raise UsageError('%s are missing: name them' % words)
+    script = os.path.basename(sys.argv[0])
+    raise UsageError('name %s, as in: %s x.jpg folder/' % (words, script))
 
 
 def _parse(values):
@@ -297,6 +299,8 @@ def _set_up_process(values):
   logger = logging.getLogger('cifar10')
   logger.handlers = [handler]
   logger.setLevel(logging.INFO)
+  # Where the root has no handler, some libraries give it one: lines come twice.
+  logging.getLogger().addHandler(logging.NullHandler())
   # Of huge pictures; those that are too huge raise.
   warnings.filterwarnings('ignore', module='PIL')
   # Deprecation warnings, and errors that are raised as well.

@@ -39,6 +39,14 @@ flags.DEFINE_integer(
   flag_values=FLAGS,
 )
 command_line.exclude(FLAGS, 'run_once', 'idle_timeout_secs')
+command_line.define_bool(FLAGS, 'per_class', 'print a table of the classes')
+flags.DEFINE_string(
+  'predictions',
+  None,
+  'a CSV file to write: index, label, prediction and probability of each '
+  'example of the newest evaluation',
+  flag_values=FLAGS,
+)
 
 
 def main():

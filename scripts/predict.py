@@ -26,5 +26,5 @@ def main(images):
 
 if __name__ == '__main__':
   command_line.run(
-    main, FLAGS, __doc__, command_line.RUN_FLAGS, words='the pictures'
+    main, FLAGS, __doc__, command_line.RUN_FLAGS, words='pictures'
   )

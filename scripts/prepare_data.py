@@ -101,6 +101,9 @@ def main():
   _check_flags(action)
   _check_dataset()
   action.function()
+  if FLAGS.action == 'to_folder':
+    print('%s holds train/ and test/' % FLAGS.image_dir)
+    return
   for name in ('train', 'test'):
     split = datasets.load(
       FLAGS.dataset, FLAGS.data_dir, name, label=FLAGS.label
@@ -113,8 +116,10 @@ def _check_flags(action):
   """Refuses flags that the action has no use for, or lacks."""
   for name in ('dataset', 'label', 'image_dir', 'test_fraction', 'seed'):
     if FLAGS[name].present and name not in action.takes:
+      takers = [key for key in ACTIONS if name in ACTIONS[key].takes]
       raise UsageError(
-        '--%s: --action=%s does not take it' % (name, FLAGS.action)
+        '--%s goes with --action=%s, not with --action=%s'
+        % (name, ' or '.join(takers), FLAGS.action)
       )
   for name in action.needs:
     if not FLAGS[name].present:
@@ -127,9 +132,9 @@ def _check_dataset():
   fits = {'download': spec.archive, 'sample': spec.drawn}
   if fits.get(FLAGS.action, True):
     return
-  better = 'sample' if spec.drawn else 'from_folder'
-  if spec.archive:
-    better = 'download'
+  better = 'svhn' if spec.name == 'svhn' else 'from_folder'
+  if spec.archive or spec.drawn:
+    better = 'download' if spec.archive else 'sample'
   raise UsageError(
     '--action=%s does not go with --dataset=%s: --action=%s does'
     % (FLAGS.action, spec.name, better)

@@ -56,6 +56,8 @@ def save_random_network(directory, step=7, num_classes=10, image_size=24):
   for layer, kinds in shapes(num_classes, image_size).items():
     for kind, shape in zip(('weights', 'biases'), kinds):
       deviation = (2 / np.prod(shape[:-1])) ** 0.5 if kind == 'weights' else 0.1
+      if layer == 'softmax_linear':
+        deviation /= 4  # logits of a few units, which float32 has to 1e-6
       average = rng.normal(0, deviation, shape).astype(np.float32)
       values['%s/%s' % (layer, kind)] = np.zeros_like(average), average
   return _save(directory, step, values, averages=True)

@@ -82,6 +82,8 @@ FLAGS = {
     'num_examples': 10000,
     'run_once': False,
     'idle_timeout_secs': 0,
+    'per_class': False,
+    'predictions': None,
   },
   'predict': {**DATA, **NETWORK, **TRAINED, 'top_k': 3, 'json': False},
   'export': {
@@ -322,12 +324,12 @@ def test_flags_are_the_arguments_of_the_functions_that_they_are_for():
 @pytest.mark.parametrize(
   'name, words, status, said',
   [
-    ('predict', [], 2, 'the pictures are missing'),
+    ('predict', [], 2, 'name pictures, as in'),
     ('predict', ['x', '--nosuch'], 2, "Unknown command line flag 'nosuch'"),
     ('predict', ['x', '--top_k=0'], 2, '--top_k=0'),
-    ('predict', ['x'], 1, 'holds no checkpoint'),
+    ('predict', ['x'], 1, 'checkpoint_dir is not there'),
     ('export', ['x'], 2, "unexpected word 'x'"),
-    ('export', [], 1, 'holds no checkpoint'),
+    ('export', [], 1, 'checkpoint_dir is not there'),
     ('prepare_data', ['--action=from_folder'], 2, 'needs --dataset'),
     (
       'prepare_data',
@@ -336,7 +338,13 @@ def test_flags_are_the_arguments_of_the_functions_that_they_are_for():
       'needs --image_dir',
     ),
     ('prepare_data', ['--action=svhn'], 2, 'needs --image_dir'),
-    ('prepare_data', ['--image_dir=x'], 2, '--image_dir: --action=download'),
+    (
+      'prepare_data',
+      ['--image_dir=x'],
+      2,
+      '--image_dir goes with --action=from',
+    ),
+    ('prepare_data', ['--dataset=svhn'], 2, '--action=svhn does'),
     ('prepare_data', ['--test_fraction=1'], 2, '--test_fraction=1'),
     ('prepare_data', ['--label=coarse'], 2, '--label=coarse'),
     ('train', ['--image_size=33'], 2, '--image_size=33'),
@@ -352,7 +360,7 @@ def test_what_is_wrong_with_a_script(
   for flag in ('checkpoint_dir', 'train_dir', 'data_dir'):
     if flag in script.FLAGS:
       words = [*words, '--%s=%s' % (flag, tmp_path / flag)]
-  takes = {'words': 'the pictures'} if name == 'predict' else {}
+  takes = {'words': 'pictures'} if name == 'predict' else {}
   status_found = exit_of(
     script.FLAGS,
     monkeypatch,

@@ -216,6 +216,21 @@ def test_names_file_may_begin_with_a_byte_order_mark(own, tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason='only root may become another')
+def test_the_folder_of_another_data_set_is_not_taken_for_this_one(own):
+  with pytest.raises(UsageError, match='data set pets: say --dataset=pets'):
+    datasets.load('cifar10', str(own))
+
+
+def test_data_sets_that_are_there_are_named(own, tmp_path, serve, caplog):
+  with pytest.raises(UsageError, match='which holds pets; name its --data_dir'):
+    datasets.load('pest', str(tmp_path))
+  with caplog.at_level('INFO', 'cifar10'):
+    datasets.load('sample', str(tmp_path))
+  assert caplog.messages[0] == (
+    '--dataset=sample is not in %s, which holds pets' % tmp_path
+  )
+
+
 def test_a_read_only_folder_will_do(folder, tmp_path):
   for parent in (tmp_path, *tmp_path.parents[:2]):
     parent.chmod(0o755)

@@ -76,7 +76,7 @@ def test_unknown_data_set(tmp_path, split):
   message = refusal('pets', data_dir, split, UsageError)
   assert '--dataset=pets' in message
   assert str(data_dir / 'pets-batches-bin') in message
-  assert 'cifar10, cifar100, sample' in message
+  assert 'or make it first (prepare_data.py --action=from_folder)' in message
   assert list(tmp_path.iterdir()) == []
 
 
@@ -98,7 +98,9 @@ def test_layouts_are_not_mixed_up(folder, tmp_path):
   assert 'cifar10 records of 3073 bytes' in message
   write_records(folder / 'test.bin', 0, 1)
   message = refusal('cifar100', folder, 'test', kind=UsageError)
-  assert message.endswith('is the folder of the data set cifar10')
+  assert message.endswith(
+    'is the folder of the data set cifar10: say --dataset=cifar10'
+  )
   message = refusal('cifar100', folder.rename(tmp_path / 'any'), 'test')
   assert '%s has 6146 bytes' % (tmp_path / 'any' / 'test.bin') in message
   assert 'cifar100 records of 3074 bytes' in message

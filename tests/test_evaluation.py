@@ -45,7 +45,8 @@ def evaluate(tmp_path, data_dir, capsys):
         **kwargs,
       }
     )
-    first, second = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.splitlines()
+    first, second = lines[:2] if kwargs.get('per_class') else lines
     counts = re.fullmatch(r'(\d+) of (\d+) correct, step (\d+)', second)
     return (re.fullmatch(LINE, first).group(1), *map(int, counts.groups()))
 
@@ -88,7 +89,48 @@ def test_summaries_are_written_at_the_step(evaluate, tmp_path):
   expected = {'Precision @ 1', *('images/image/%d' % i for i in range(3))}
   expected |= {layer + '/activations' for layer in layers}
   expected |= {layer + '/sparsity' for layer in layers}
+  present = [0, 1, 3, 4, 5, 6, 7, 8, 9]
+  expected |= {'precision_by_class/class%d' % i for i in present}
+  expected |= {'confusion_matrix', 'mistakes'}
   assert written.keys() == expected
+  for i in present:
+    _, value = written['precision_by_class/class%d' % i][0]
+    assert value.simple_value == (i == 4)
+
+
+def test_a_table_and_a_line_for_each_example(evaluate, tmp_path):
+  save_constant_network(tmp_path / 'run', 4, 123)
+  path = tmp_path / 'x.csv'
+  evaluate(per_class=True, predictions=str(path), num_examples=12)
+  header, *lines = path.read_text().splitlines()
+  assert header == 'index,label,prediction,probability'
+  labels = [4, 1, 4, 3, 4, 5, 6, 7, 8, 9, 4, 4]
+  # The logits are nine zeros and a one.
+  assert lines == [
+    '%d,class%d,class4,%.6f' % (i, label, np.e / (np.e + 9))
+    for i, label in enumerate(labels)
+  ]
+  with pytest.raises(UsageError, match='something else'):
+    evaluate(predictions=str(tmp_path / 'run' / 'checkpoint'))
+
+
+def test_without_matplotlib_the_rest_works(evaluate, tmp_path, monkeypatch):
+  monkeypatch.setattr(evaluation.plots, 'available', lambda: False)
+  save_constant_network(tmp_path / 'run', 4, 123)
+  assert evaluate() == ('0.550', 11, 20, 123)
+
+
+def test_a_network_that_is_perfect_has_no_mistakes(evaluate, tmp_path):
+  save_constant_network(tmp_path / 'run', 4, 123)
+  assert evaluate(num_examples=1) == ('1.000', 1, 1, 123)
+  (path,) = (tmp_path / 'eval').iterdir()
+  tags = {
+    value.tag
+    for event in tf.train.summary_iterator(str(path))
+    for value in event.summary.value
+  }
+  assert 'confusion_matrix' in tags
+  assert 'mistakes' not in tags
 
 
 class Clock:
@@ -287,6 +329,8 @@ def test_logits_are_those_of_the_averages(tmp_path, data_dir, rng):
     pixels -= pixels.mean((1, 2, 3), keepdims=True)
     pixels /= pixels.std((1, 2, 3), keepdims=True)
     answers = session.run(logits, {images: pixels}).argmax(1)
-  correct, total, _ = evaluation.evaluate_once(path, split, 6, 20)
-  assert (correct, total) == ((answers == raw[:, 0]).sum(), 20)
+  results, _ = evaluation.evaluate_once(path, split, 6, 20)
+  assert (results.predictions == answers).all()
+  assert (results.labels == raw[:, 0]).all()
+  assert (results.correct, results.total) == ((answers == raw[:, 0]).sum(), 20)
   assert len(set(answers)) > 1

@@ -195,7 +195,9 @@ def test_a_folder_that_cannot_be_made(export, tmp_path):
 
 
 def test_without_a_checkpoint(tmp_path):
-  with pytest.raises(checkpoints.CheckpointError, match='holds no checkpoint'):
+  with pytest.raises(
+    checkpoints.CheckpointError, match='is not there: train first'
+  ):
     exporting.export(
       checkpoint_dir=str(tmp_path / 'gone'), export_dir=str(tmp_path / 'out')
     )

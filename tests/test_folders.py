@@ -135,7 +135,9 @@ def test_what_is_broken_is_said_skipped_and_counted(
   assert 'Thumbs.db: no picture of a kind' in said
   assert 'notes.txt: in no class folder: skipped' in said
   assert '.DS_Store' not in said
-  assert caplog.messages[-1] == '2 of 8 files skipped: see above'
+  assert '2 classes: a 3, b 3' in said
+  assert 'No picture of the class b is there to evaluate on' in said
+  assert caplog.messages[-1] == '3 of 9 files skipped: see above'
   assert sorted(read_split(tmp_path, 'train')) == as_pairs(written)
 
 
@@ -214,10 +216,10 @@ def _a_name_of_two_lines(folder, rng):
   [
     (_no_folder, 2, 'no such folder'),
     (_a_file, 2, 'no such folder'),
-    (_empty, 1, 'holds 0 folders'),
-    (_no_classes, 1, 'holds 0 folders'),
-    (_one_class, 1, 'holds 1 folders'),
-    (_257_classes, 1, 'holds 257 folders'),
+    (_empty, 1, 'holds folders for 0 classes'),
+    (_no_classes, 1, 'holds folders for 0 classes'),
+    (_one_class, 1, 'holds folders for 1 classes'),
+    (_257_classes, 1, 'holds folders for 257 classes'),
     (_an_empty_class, 1, 'in/b holds no file'),
     (_only_broken, 1, 'no picture of the class b can be read'),
     (_only_test, 1, 'no train/'),
@@ -391,3 +393,17 @@ def test_real_pictures_there_and_back_again(real_data, tmp_path):
     found = read_split(tmp_path, split, 'again')
     assert len(found) == 10000
     assert sorted(found) == sorted(read_split(tmp_path, split))
+
+
+def test_single_records_of_several_files(tmp_path, rng):
+  folder = tmp_path / 'pets-batches-bin'
+  folder.mkdir()
+  images = rng.integers(0, 256, [12, 32, 32, 3], np.uint8)
+  write_records(folder / 'data_batch_1.bin', [0] * 5, images[:5])
+  write_records(folder / 'data_batch_2.bin', [1] * 1, images[5:6])
+  write_records(folder / 'data_batch_3.bin', [0] * 6, images[6:])
+  (folder / 'batches.meta.txt').write_text('a\nb\n')
+  split = datasets.load('pets', str(tmp_path), 'train')
+  order = [11, 0, 4, 5, 6, 5]
+  assert np.array_equal(records.pick(split, order), images[order])
+  assert records.pick(split, []).shape == (0, 32, 32, 3)

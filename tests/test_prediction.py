@@ -238,7 +238,9 @@ def test_other_classes_than_the_runs(run_dir, images, tmp_path, capsys):
 
 
 def test_without_a_checkpoint(tmp_path, images, capsys):
-  with pytest.raises(checkpoints.CheckpointError, match='holds no checkpoint'):
+  with pytest.raises(
+    checkpoints.CheckpointError, match='is not there: train first'
+  ):
     predict(tmp_path, capsys)
   (tmp_path / 'run').write_text('x')
   with pytest.raises(checkpoints.CheckpointError, match='not a folder'):
