@@ -160,7 +160,7 @@ def inference(
   layers = {}
   normalize = normalize or lrn.compiled(**LRN)
   with tf.variable_scope('conv1'):
-    conv1, biases1 = _convolution(
+    conv1, biases1, kernels1 = _convolution(
       _cast(images, use_fp16), channels=64, bias=0.0
     )
     layers['conv1'] = _biased_relu(conv1, biases1)
@@ -172,8 +172,8 @@ def inference(
   norm1 = normalize(pool1, name='norm1')
 
   with tf.variable_scope('conv2'):
-    conv2 = _biased_relu(*_convolution(norm1, channels=64, bias=0.1))
-    layers['conv2'] = conv2
+    conv2, biases2, _ = _convolution(norm1, channels=64, bias=0.1)
+    layers['conv2'] = conv2 = _biased_relu(conv2, biases2)
   norm2 = normalize(conv2, name='norm2')
   pool2 = _max_pool(norm2, 'pool2')
 
@@ -200,11 +200,12 @@ def inference(
     with tf.name_scope('summaries'):
       for name, activations in layers.items():
         _activation_summary(activations, name)
+      summaries.filters('conv1/filters', kernels1)
   return logits
 
 
 def _convolution(x, channels, bias):
-  """Returns conv(x), of 5x5 kernels, stride 1, SAME, and its biases."""
+  """Returns conv(x), of 5x5 kernels, stride 1, SAME; its biases and kernels."""
   weights = _variable_with_weight_decay(
     'weights', [5, 5, x.shape[-1], channels], stddev=5e-2, wd=None
   )
@@ -212,7 +213,7 @@ def _convolution(x, channels, bias):
   conv = tf.nn.conv2d(
     x, tf.cast(weights, x.dtype), strides=[1, 1, 1, 1], padding='SAME'
   )
-  return conv, biases
+  return conv, biases, weights
 
 
 def _biased_relu(x, biases):

@@ -13,14 +13,13 @@ length certain.
 Everything is pinned to the CPU, whatever device scope is around it.
 """
 
-import collections
 import contextlib
 
 import tensorflow.compat.v1 as tf
 
-from cifar10 import datasets, specs, summaries
+from cifar10 import datasets, distortions, specs, summaries
 
-IMAGE_SIZE = 24
+IMAGE_SIZE = distortions.IMAGE_SIZE
 NUM_CLASSES = 10
 NUM_EXAMPLES_PER_EPOCH_FOR_TRAIN = 50000
 NUM_EXAMPLES_PER_EPOCH_FOR_EVAL = 10000
@@ -28,16 +27,11 @@ BATCH_SIZE = 128
 MIN_QUEUE_FRACTION = 0.4
 NUM_PREPROCESS_THREADS = 1
 
-# The tutorial's distortions, in units of grey levels (0-255) and as a factor.
-MAX_BRIGHTNESS_DELTA = 63.0
-CONTRAST_RANGE = (0.2, 1.8)
-
 # Finished batches that wait for the step, at most.
 _BATCH_QUEUE_CAPACITY = 4
 
-_Distortions = collections.namedtuple(
-  '_Distortions', 'offset_y offset_x flip brightness contrast'
-)
+# Pictures in a summary.
+_NUM_SHOWN = 3
 
 
 class CIFAR10Record:
@@ -71,7 +65,7 @@ def read_cifar10(filename_queue, label_bytes=1, label_index=0):
     reader = tf.FixedLengthRecordReader(label_bytes + specs.IMAGE_BYTES)
     result.key, value = reader.read(filename_queue)
     planes, result.label = _parse_records(value[None], label_bytes, label_index)
-    result.uint8image = _planes_to_pixels(planes)[0]
+    result.uint8image = distortions.planes_to_pixels(planes)[0]
   return result
 
 
@@ -190,8 +184,8 @@ def distorted_batches(
       # One after the other: which tower gets which batch is repeatable.
       with tf.control_dependencies([batches[-1][1]] if batches else []):
         batches.append(queue.dequeue())
-    summaries.image('images', batches[0][0])
-    return batches
+    _show(*batches[0])
+    return [(images, labels) for images, labels, _ in batches]
 
 
 def eval_batches(split, batch_size, image_size=IMAGE_SIZE):
@@ -205,12 +199,20 @@ def eval_batches(split, batch_size, image_size=IMAGE_SIZE):
       shuffle=False,
       capacity=_BATCH_QUEUE_CAPACITY,
     )
-    images, labels = queue.dequeue()
+    images, labels, levels = queue.dequeue()
     # The last batch is smaller.
     images.set_shape([None, image_size, image_size, specs.DEPTH])
     labels.set_shape([None])
-    summaries.image('images', images)
+    levels.set_shape([None, 2])
+    _show(images, labels, levels)
     return images, labels
+
+
+def _show(images, labels, levels):
+  """Adds a summary of the first pictures, as people would see them."""
+  del labels
+  n = slice(_NUM_SHOWN)
+  summaries.image('images', distortions.undo(images[n], levels[n]), _NUM_SHOWN)
 
 
 def check_graph():
@@ -254,7 +256,8 @@ def _generate_image_and_label_batch(
 
   Returns:
     The queue of finished batches: images float32 [batch, image_size,
-    image_size, 3], labels int32 [batch].
+    image_size, 3], labels int32 [batch], and what undoes the standardization,
+    float32 [batch, 2].
   """
   collected = tf.get_collection_ref(tf.GraphKeys.SUMMARIES)
   num_collected = len(collected)
@@ -278,18 +281,23 @@ def _generate_image_and_label_batch(
     records, split.spec.label_bytes, split.spec.label_index
   )
   if shuffle:
-    draws = _draw_distortions(batch_size, image_size)
-    images = _distort(planes, draws, image_size)
+    draws = distortions.draw(batch_size, image_size)
+    images, levels = distortions.apply(planes, draws, image_size)
   else:
-    images = central_crops(_planes_to_pixels(planes), image_size)
+    images, levels = distortions.standardize(
+      distortions.central_windows(
+        distortions.planes_to_pixels(planes), image_size
+      )
+    )
+  batch = [images, labels, levels]
   queue = tf.FIFOQueue(
     capacity,
-    [images.dtype, labels.dtype],
-    [images.shape, labels.shape] if shuffle else None,
+    [values.dtype for values in batch],
+    [values.shape for values in batch] if shuffle else None,
     name='batch_queue',
   )
   tf.train.add_queue_runner(
-    tf.train.QueueRunner(queue, [queue.enqueue([images, labels])] * num_threads)
+    tf.train.QueueRunner(queue, [queue.enqueue(batch)] * num_threads)
   )
   return queue
 
@@ -358,93 +366,3 @@ def _parse_records(records, label_bytes, label_index):
   )
   planes.set_shape(records.shape.concatenate(planes.shape[1:]))
   return planes, labels
-
-
-def _planes_to_pixels(planes):
-  """Turns [n, depth, height, width] into [n, height, width, depth]."""
-  return tf.transpose(planes, [0, 2, 3, 1])
-
-
-def _draw_distortions(n, image_size=IMAGE_SIZE):
-  """Draws what happens to each of `n` pictures, independently of the others."""
-  num_offsets = specs.HEIGHT - image_size + 1
-  return _Distortions(
-    offset_y=tf.random_uniform([n], 0, num_offsets, tf.int32),
-    offset_x=tf.random_uniform([n], 0, num_offsets, tf.int32),
-    flip=tf.random_uniform([n]) < 0.5,
-    brightness=tf.random_uniform(
-      [n], -MAX_BRIGHTNESS_DELTA, MAX_BRIGHTNESS_DELTA
-    ),
-    contrast=tf.random_uniform([n], *CONTRAST_RANGE),
-  )
-
-
-def _distort(planes, draws, image_size=IMAGE_SIZE):
-  """Crops, flips, brightens, changes contrast, and standardizes.
-
-  Rows are cropped by a gather; the rest is one function that XLA compiles: one
-  pass over the pictures instead of ten.
-
-  Args:
-    planes: uint8 [n, 3, height, width].
-    draws: `_Distortions`: the crop's first row and column (int32 [n]), whether
-      to flip (bool [n]), the grey levels to add and the factor of contrast
-      (float32 [n]).
-    image_size: height and width of the crop.
-
-  Returns:
-    float32 [n, image_size, image_size, 3].
-  """
-  steps = tf.range(image_size)
-  rows = draws.offset_y[:, None] + steps
-  columns = draws.offset_x[:, None] + tf.where_v2(
-    draws.flip[:, None], steps[::-1], steps
-  )
-  finish = tf.function(_distort_rows, jit_compile=True, autograph=False)
-  return finish(
-    tf.gather(planes, rows, axis=2, batch_dims=1),
-    columns,
-    draws.brightness,
-    draws.contrast,
-  )
-
-
-def _distort_rows(rows, columns, brightness, contrast):
-  """Does what is left of `_distort` once the rows are cropped.
-
-  Args:
-    rows: uint8 [n, 3, image_size, width].
-    columns: int32 [n, image_size], the columns to take, in this order.
-    brightness: float32 [n], grey levels to add.
-    contrast: float32 [n], factor of contrast.
-  """
-  n, depth, height, width = rows.shape.as_list()
-  # Columns are taken by a product with ones and zeros, which is exact, and
-  # faster than moving pixels one by one (benchmarks/README.md).
-  taken = tf.equal(tf.range(width)[:, None], columns[:, None, :])
-  planes = tf.matmul(
-    tf.reshape(tf.to_float(rows), [n, depth * height, width]),
-    tf.to_float(taken),
-  )
-  planes = tf.reshape(planes, [n, depth, height, columns.shape[1]])
-  # The tutorial's step, which the standardization below takes out again.
-  planes += brightness[:, None, None, None]
-  # Contrast is about the mean of each channel of each picture.
-  mean = tf.reduce_mean(planes, [2, 3], keepdims=True)
-  planes = (planes - mean) * contrast[:, None, None, None] + mean
-  return _planes_to_pixels(tf.image.per_image_standardization(planes))
-
-
-def central_crops(images, image_size=IMAGE_SIZE):
-  """Returns what evaluation shows the network of each picture.
-
-  Args:
-    images: uint8 [n, 32, 32, 3].
-    image_size: height and width of the crop, at most 32.
-
-  Returns:
-    float32 [n, image_size, image_size, 3], standardized.
-  """
-  top = (specs.HEIGHT - image_size) // 2
-  window = images[:, top : top + image_size, top : top + image_size]
-  return tf.image.per_image_standardization(tf.to_float(window))

@@ -16,8 +16,8 @@ from cifar10 import (
   archives,
   checkpoints,
   cifar10,
-  cifar10_input,
   datasets,
+  distortions,
   models,
   pictures,
   signals,
@@ -147,7 +147,7 @@ def _write_saved_model(model, folder, use_raw_weights):
 def _build_outputs(model, images):
   """Returns what is known of pictures, uint8 [n, 32, 32, 3]."""
   logits = cifar10.inference(
-    cifar10_input.central_crops(images, model.run.image_size),
+    distortions.central_crops(images, model.run.image_size),
     len(model.run.class_names),
     model.use_fp16,
     summarize=False,

@@ -12,8 +12,8 @@ from cifar10 import (
   Error,
   checkpoints,
   cifar10,
-  cifar10_input,
   datasets,
+  distortions,
   models,
   pictures,
   signals,
@@ -128,7 +128,7 @@ class Predictor:
         tf.uint8, [None, specs.HEIGHT, specs.WIDTH, specs.DEPTH]
       )
       logits = cifar10.inference(
-        cifar10_input.central_crops(self._images, model.run.image_size),
+        distortions.central_crops(self._images, model.run.image_size),
         len(model.run.class_names),
         model.use_fp16,
         summarize=False,

@@ -14,6 +14,9 @@ import tensorflow.compat.v1 as tf
 # What the stride aims at; a histogram counts from 18,725 to 131,071 values.
 _NUM_COUNTED = 65536
 
+# Pixels of a picture for each weight of a kernel.
+_FILTER_SCALE = 8
+
 # What to add to a stride, by its remainder of 30, to have no factor in common
 # with 30. Axes of the network's sizes have the factors 2, 3 and 5: a stride
 # that shared one would pass over some channels.
@@ -54,6 +57,37 @@ def image(tag, images, max_images=3):
   return _add(
     tf.raw_ops.ImageSummary(tag=tag, tensor=images, max_images=max_images)
   )
+
+
+def filters(tag, kernels):
+  """Adds a picture of a convolution's kernels, all of them in one grid.
+
+  They share one scale: grey is zero, the largest weight of all is black or
+  white, in each of the three colours.
+
+  Args:
+    tag: the tag; TensorBoard shows `tag/image`.
+    kernels: float32 [height, width, 3, n]; static.
+  """
+  height, width, depth, n = kernels.shape.as_list()
+  columns = math.ceil(n**0.5)
+  rows = math.ceil(n / columns)
+  limit = tf.maximum(tf.reduce_max(tf.abs(kernels)), 1e-12)
+  levels = tf.round(127.5 + 127.5 * kernels / limit)
+  # A line between them, above and to the left of each.
+  levels = tf.pad(
+    tf.transpose(levels, [3, 0, 1, 2]),
+    [[0, rows * columns - n], [1, 0], [1, 0], [0, 0]],
+    constant_values=255,
+  )
+  grid = tf.reshape(levels, [rows, columns, height + 1, width + 1, depth])
+  grid = tf.reshape(
+    tf.transpose(grid, [0, 2, 1, 3, 4]),
+    [1, rows * (height + 1), columns * (width + 1), depth],
+  )
+  size = [_FILTER_SCALE * side for side in grid.shape.as_list()[1:3]]
+  grid = tf.image.resize_nearest_neighbor(grid, size)
+  return image(tag, tf.cast(grid, tf.uint8), max_images=1)
 
 
 def _add(summary):

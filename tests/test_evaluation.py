@@ -91,7 +91,7 @@ def test_summaries_are_written_at_the_step(evaluate, tmp_path):
   expected |= {layer + '/sparsity' for layer in layers}
   present = [0, 1, 3, 4, 5, 6, 7, 8, 9]
   expected |= {'precision_by_class/class%d' % i for i in present}
-  expected |= {'confusion_matrix', 'mistakes'}
+  expected |= {'confusion_matrix', 'mistakes', 'conv1/filters/image'}
   assert written.keys() == expected
   for i in present:
     _, value = written['precision_by_class/class%d' % i][0]

@@ -12,7 +12,7 @@ from networks import save_random_network
 from pictures import gradient, random_images, write_gif
 from PIL import Image
 
-from cifar10 import Error, checkpoints, cifar10_input, exporting, pictures
+from cifar10 import Error, checkpoints, distortions, exporting, pictures
 from cifar10 import cifar10 as network
 
 NAMES = ('ant', 'red fox', 'übergroß', *'defghij')
@@ -43,7 +43,7 @@ def logits_of(run_dir, images, image_size=24):
   path = checkpoints.newest(str(run_dir))
   with tf.Graph().as_default(), tf.Session() as session:
     logits = network.inference(
-      cifar10_input.central_crops(tf.constant(images), image_size)
+      distortions.central_crops(tf.constant(images), image_size)
     )
     variables = {
       v.op.name + '/ExponentialMovingAverage': v

@@ -104,3 +104,26 @@ def test_image_pixels():
       png = values['pictures/image/%d' % i].image.encoded_image_string
       decoded = session.run(tf.image.decode_png(png))
       np.testing.assert_array_equal(decoded, pictures[i])
+
+
+@pytest.mark.parametrize('n', [1, 6, 64])
+def test_kernels_in_a_grid(n):
+  rng = np.random.default_rng(n)
+  kernels = rng.normal(size=[5, 4, 3, n]).astype(np.float32)
+  kernels[2, 3, 1, n // 2] = 10  # the largest, which is white in its colour
+  kernels[0, 0, 0, 0] = 0
+  summaries.filters('conv1/filters', tf.constant(kernels))
+  values = _values(tf.summary.merge_all())
+  png = values['conv1/filters/image'].image.encoded_image_string
+  with tf.Session() as session:
+    pixels = session.run(tf.image.decode_png(png))
+  columns = int(np.ceil(n**0.5))
+  for i in range(n):
+    row, column = divmod(i, columns)
+    y, x = 8 * (1 + 6 * row), 8 * (1 + 5 * column)
+    found = pixels[y : y + 40 : 8, x : x + 32 : 8]
+    np.testing.assert_allclose(
+      found, 127.5 + 12.75 * kernels[..., i], atol=0.51
+    )
+    assert (pixels[y - 8, x : x + 32] == 255).all()  # the line above it
+  assert pixels.shape[1] == 8 * 5 * columns

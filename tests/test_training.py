@@ -26,6 +26,7 @@ LAYERS = ['conv1', 'conv2', 'local3', 'local4', 'softmax_linear']
 TAGS = (
   SCALARS
   | {'images/image/%d' % i for i in range(3)}
+  | {'conv1/filters/image'}
   | {'%s/sparsity' % layer for layer in LAYERS}
   | {'%s/activations' % layer for layer in LAYERS}
   | {'%s/%s' % (layer, v) for layer in LAYERS for v in ('weights', 'biases')}

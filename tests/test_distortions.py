@@ -1,14 +1,13 @@
-"""Tests of what the input makes of pixels: reading, distortions, draws."""
+"""Distortions, against stock operations and their definition; and draws."""
 
-import contextlib
 import itertools
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from pictures import open_session, random_images, standardized, write_records
+from pictures import random_images, standardized
 
-from cifar10 import cifar10_input
+from cifar10 import distortions
 
 # One of each end of every range, and the middle: 72 sets of draws.
 EXTREMES = list(
@@ -19,12 +18,12 @@ EXTREMES = list(
 
 
 def _distorted(images, draws):
-  """Runs `_distort` on arrays; `draws` are tuples in `_Distortions`' order."""
+  """Runs `apply` on arrays; `draws` are tuples in `Distortions`' order."""
   y, x, flip, brightness, contrast = zip(*draws)
   with tf.Graph().as_default(), tf.Session() as session:
-    result = cifar10_input._distort(
+    result, _ = distortions.apply(
       tf.constant(images.transpose(0, 3, 1, 2)),
-      cifar10_input._Distortions(
+      distortions.Distortions(
         tf.constant(y),
         tf.constant(x),
         tf.constant(flip),
@@ -33,57 +32,6 @@ def _distorted(images, draws):
       ),
     )
     return session.run(result)
-
-
-def _read_all(files, **kwargs):
-  """Returns keys, labels and pictures that `read_cifar10` yields."""
-  with tf.Graph().as_default():
-    queue = tf.train.string_input_producer(
-      [str(path) for path in files], num_epochs=1, shuffle=False
-    )
-    record = cifar10_input.read_cifar10(queue, **kwargs)
-    assert (record.height, record.width, record.depth) == (32, 32, 3)
-    assert record.label.shape == [1] and record.label.dtype == tf.int32
-    assert record.uint8image.shape == [32, 32, 3]
-    assert record.key.shape == [] and record.uint8image.dtype == tf.uint8
-    examples = []
-    fetches = [record.key, record.label, record.uint8image]
-    with (
-      open_session() as session,
-      contextlib.suppress(tf.errors.OutOfRangeError),
-    ):
-      while True:
-        examples.append(session.run(fetches))
-  keys, labels, images = zip(*examples)
-  return [key.decode() for key in keys], np.stack(labels), np.stack(images)
-
-
-def test_read_cifar10_byte_for_byte(tmp_path):
-  # Two records tell every position apart: its low byte and its high byte.
-  positions = np.arange(3072)
-  low, high = (bytes(list(part)) for part in divmod(positions, 256)[::-1])
-  path = tmp_path / 'two.bin'
-  path.write_bytes(b'\x07' + low + b'\xff' + high)
-  keys, labels, images = _read_all([path])
-  assert keys == ['%s:0' % path, '%s:1' % path]
-  assert labels.tolist() == [[7], [255]]
-  y, x, depth = np.mgrid[:32, :32, :3]
-  found = images[0] + 256 * images[1].astype(int)
-  np.testing.assert_array_equal(found, 1024 * depth + 32 * y + x)
-
-
-@pytest.mark.parametrize('label_bytes,label_index', [(1, 0), (2, 0), (2, 1)])
-def test_read_cifar10_several_files(tmp_path, label_bytes, label_index):
-  images = random_images(5)
-  labels = np.arange(10, dtype=np.uint8).reshape(5, 2)[:, :label_bytes]
-  files = [tmp_path / 'b.bin', tmp_path / 'a.bin']
-  write_records(files[0], labels[:2], images[:2])
-  write_records(files[1], labels[2:], images[2:])
-  found = _read_all(files, label_bytes=label_bytes, label_index=label_index)
-  numbers = ['b.bin:0', 'b.bin:1', 'a.bin:0', 'a.bin:1', 'a.bin:2']
-  assert found[0] == ['%s/%s' % (tmp_path, number) for number in numbers]
-  np.testing.assert_array_equal(found[1][:, 0], labels[:, label_index])
-  np.testing.assert_array_equal(found[2], images)
 
 
 def test_distortions_equal_the_stock_operations():
@@ -147,7 +95,7 @@ def many_draws():
   """Two runs of 20,000 draws each."""
   with tf.Graph().as_default(), tf.Session() as session:
     tf.set_random_seed(0)
-    draws = cifar10_input._draw_distortions(20000)
+    draws = distortions.draw(20000)
     return [session.run(draws) for _ in range(2)]
 
 
@@ -176,3 +124,40 @@ def test_draws_are_independent(many_draws):
   rows = np.concatenate([first[:, :-1], first[:, 1:], second[:, :-1]])
   correlations = np.corrcoef(rows) - np.eye(15)
   assert np.abs(correlations).max() < 0.03
+
+
+def test_a_person_sees_the_distorted_picture():
+  images = random_images(len(EXTREMES), seed=2)
+  images[3] = 77  # one that is blank
+  y, x, flip, brightness, contrast = map(np.array, zip(*EXTREMES))
+  with tf.Graph().as_default(), tf.Session() as session:
+    draws = distortions.Distortions(
+      y, x, flip, brightness.astype('f'), contrast.astype('f')
+    )
+    planes = tf.constant(images.transpose(0, 3, 1, 2))
+    seen = session.run(distortions.undo(*distortions.apply(planes, draws)))
+  assert seen.dtype == np.uint8
+  for i in range(len(EXTREMES)):
+    window = images[i, y[i] : y[i] + 24, x[i] : x[i] + 24].astype(np.float64)
+    window = (window[:, ::-1] if flip[i] else window) + brightness[i]
+    mean = window.mean(axis=(0, 1))
+    expected = ((window - mean) * contrast[i] + mean).clip(0, 255)
+    # A half may be rounded either way.
+    np.testing.assert_allclose(seen[i], expected, atol=0.51)
+
+
+@pytest.mark.parametrize('image_size', [1, 24, 31, 32])
+def test_a_person_sees_the_middle_of_a_picture(image_size):
+  images = random_images(3)
+  top = (32 - image_size) // 2
+  with tf.Graph().as_default(), tf.Session() as session:
+    windows = distortions.central_windows(tf.constant(images), image_size)
+    standard, levels = distortions.standardize(windows)
+    crops = distortions.central_crops(tf.constant(images), image_size)
+    seen, standard, crops = session.run(
+      [distortions.undo(standard, levels), standard, crops]
+    )
+  expected = images[:, top : top + image_size, top : top + image_size]
+  np.testing.assert_array_equal(seen, expected)
+  np.testing.assert_array_equal(standard, crops)
+  np.testing.assert_allclose(standard, standardized(expected), atol=1e-4)
