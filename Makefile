@@ -22,7 +22,7 @@ train: .venv/ready
 	@echo "Look at it:  $(BIN)/tensorboard --logdir '$(TRAIN_DIR)'"
 
 test: .venv/ready
-	$(BIN)/python -m pytest -q -m 'not process'
+	$(BIN)/python -m pytest -q -m 'not process and not browser'
 
 test-all: .venv/ready
 	$(BIN)/python -m pytest -q

@@ -32,6 +32,12 @@ setuptools.setup(
   extras_require={
     'plots': ['matplotlib>=3.8'],
     'svhn': ['scipy>=1.11'],
-    'dev': ['matplotlib>=3.8', 'pytest>=8', 'ruff>=0.12', 'scipy>=1.11'],
+    'dev': [
+      'matplotlib>=3.8',
+      'playwright>=1.48',
+      'pytest>=8',
+      'ruff>=0.12',
+      'scipy>=1.11',
+    ],
   },
 )

@@ -15,6 +15,7 @@ import tensorflow.compat.v1 as tf
 
 from cifar10 import (
   Error,
+  charts,
   checkpoints,
   cifar10,
   cifar10_input,
@@ -169,7 +170,7 @@ def _evaluate_checkpoint(path, step, settings):
   if settings.predictions is not None:
     results.write_csv(settings.predictions)
   _add_charts(summary, results, split, step)
-  _write_summary(settings.eval_dir, summary, step)
+  _write_summary(settings.eval_dir, charts.describe(summary), step)
 
 
 def _load_split(run, settings):

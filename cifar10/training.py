@@ -13,6 +13,7 @@ import tensorflow.compat.v1 as tf
 
 from cifar10 import (
   UsageError,
+  charts,
   checkpoints,
   cifar10,
   cifar10_input,
@@ -20,6 +21,7 @@ from cifar10 import (
   distributed,
   hooks,
   locks,
+  overview,
   replicas,
   restarts,
   session,
@@ -55,7 +57,8 @@ class Settings:
     dataset: name of the data set.
     label: 'fine', or 'coarse' for the other label that CIFAR-100 has.
     image_size: height and width of the pictures that the network sees.
-    train_dir: the folder of checkpoints and summaries.
+    train_dir: the folder of checkpoints and summaries; a worker's summaries go
+      to a folder in it. None: of a worker that writes none.
     max_steps: the global step at which training is done.
     batch_size: examples a batch.
     learning_rate: the rate of the first 350 epochs.
@@ -73,7 +76,7 @@ class Settings:
     save_summaries_steps: steps between summaries.
     max_to_keep: how many checkpoints to keep.
     cluster: the `Cluster` of which this process is a task; None: it trains
-      alone. Of its tasks only the chief uses `train_dir`.
+      alone. Of its tasks only the chief saves in `train_dir`.
     sync_replicas: whether the gradients of all replicas make one update.
     replicas_to_aggregate: how many of them are enough; None: all.
     start_timeout_secs: how long a task waits for others that are not there.
@@ -83,7 +86,7 @@ class Settings:
   dataset: str = 'cifar10'
   label: str = 'fine'
   image_size: int = cifar10.IMAGE_SIZE
-  train_dir: str = TRAIN_DIR
+  train_dir: str | None = TRAIN_DIR
   max_steps: int = MAX_STEPS
   batch_size: int = cifar10.BATCH_SIZE
   learning_rate: float = cifar10.INITIAL_LEARNING_RATE
@@ -118,6 +121,9 @@ def train(**settings):
   Raises:
     cifar10.Error: data or folder cannot be used, in one line that says why.
     cifar10.Interrupted: SIGINT or SIGTERM came; the state is saved.
+
+  Returns:
+    Whether the run is in `train_dir`: not of a task that is no chief.
   """
   settings = Settings(**settings)
   if settings.cluster is not None and restarts.was_restarted():
@@ -132,7 +138,7 @@ def train(**settings):
   )
   if cluster is None:
     _lead(settings)
-    return
+    return True
   member = distributed.Member(
     cluster, settings.max_steps, settings.start_timeout_secs
   )
@@ -143,6 +149,7 @@ def train(**settings):
       _lead(settings, member, sync)
   else:
     _work(settings, member, sync)
+  return cluster.is_chief
 
 
 def _lead(settings, member=None, sync=None):
@@ -173,6 +180,7 @@ def _lead(settings, member=None, sync=None):
       loss, train_op = _build(settings, split, member, sync)
       scaffold = _scaffold(train_dir, settings.max_to_keep)
       _say_filling(settings, split)
+      num_batches = (settings.num_gpus or 1) * (sync.aggregated if sync else 1)
       session.run(
         train_op,
         train_dir,
@@ -180,13 +188,16 @@ def _lead(settings, member=None, sync=None):
         session_hooks=[
           *([sync.hook(is_chief=True)] if sync else []),
           *_saving_hooks(settings, run, scaffold),
+          overview.OverviewHook(
+            settings, split, num_batches * settings.batch_size, clock=member
+          ),
           hooks.GraphWriterHook(train_dir, train_op),
           *([] if member else [tf.train.StopAtStepHook(last_step=max_steps)]),
           hooks.LoggerHook(
             loss,
             settings.log_frequency,
             settings.batch_size,
-            (settings.num_gpus or 1) * (sync.aggregated if sync else 1),
+            num_batches,
             clock=member,
           ),
         ],
@@ -210,6 +221,7 @@ def _work(settings, member, sync):
       scaffold=tf.train.Scaffold(),
       session_hooks=[
         *([sync.hook(is_chief=False)] if sync else []),
+        *_worker_hooks(settings, member.cluster.task),
         distributed.WorkerLogger(member, settings.log_frequency),
       ],
       files=split.files,
@@ -291,11 +303,12 @@ def _saving_hooks(settings, run, scaffold):
   """
   train_dir, save_steps = settings.train_dir, settings.save_checkpoint_steps
   summary_steps = settings.save_summaries_steps
+  writer = charts.Writer(train_dir)
   return [
     tf.train.SummarySaverHook(
-      save_steps=summary_steps, output_dir=train_dir, scaffold=scaffold
+      save_steps=summary_steps, summary_writer=writer, scaffold=scaffold
     ),
-    tf.train.StepCounterHook(summary_steps, output_dir=train_dir),
+    tf.train.StepCounterHook(summary_steps, summary_writer=writer),
     tf.train.CheckpointSaverHook(
       train_dir,
       save_secs=None if save_steps else settings.save_checkpoint_secs,
@@ -307,6 +320,15 @@ def _saving_hooks(settings, run, scaffold):
       ],
     ),
   ]
+
+
+def _worker_hooks(settings, task):
+  """Returns the hooks that write a worker's scalars beside the chief's."""
+  if settings.train_dir is None:
+    return []
+  folder = os.path.join(settings.train_dir, '%s_%d' % (task.job, task.index))
+  checkpoints.make_folder('train_dir', folder)
+  return charts.scalar_hooks(folder, settings.save_summaries_steps)
 
 
 def _is_finished(train_dir, max_steps):

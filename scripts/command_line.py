@@ -40,6 +40,12 @@ MAX_INT = 2**31 - 1  # TensorFlow's int32
 # Flags that every `FlagValues` has, and that are no argument of ours.
 _GENERAL_FLAGS = ('help', 'h', 'flagfile', 'undefok')
 
+# The end of a group's title, which no module's name has.
+_GROUP_END = ':'
+
+# Where texts begin in the list of flags.
+_HELP_COLUMN = 32
+
 # What a run says of itself, unless a flag is given.
 RUN_FLAGS = ('dataset', 'label', 'image_size', 'use_fp16')
 
@@ -49,6 +55,17 @@ _received = []
 
 # What TensorFlow's libraries print while they are loaded, whatever the level.
 _BANNER = re.compile(r'WARNING: All log messages before absl::|[IW]0000 ')
+
+
+@contextlib.contextmanager
+def group(values, title):
+  """Puts the flags that are defined within the block under a title, in help."""
+  before = set(values)
+  yield
+  for name in values:
+    if name not in before:
+      # What absl lists by module, we list by group.
+      values.register_flag_by_module(title + _GROUP_END, values[name])
 
 
 def new_flags():
@@ -135,42 +152,44 @@ def define_bool(values, name, text):
 
 def define_data_flags(values):
   """Defines what every script has that reads pictures."""
-  define_folder(
-    values,
-    'data_dir',
-    '/tmp/cifar10_data',
-    "the folder that holds the data set's folder, or that folder itself, or "
-    'its archive',
-  )
-  flags.DEFINE_string(
-    'dataset',
-    'cifar10',
-    'cifar10, cifar100, sample, or NAME: DATA_DIR/NAME-batches-bin',
-    flag_values=values,
-  )
-  flags.DEFINE_enum(
-    'label',
-    'fine',
-    ['fine', 'coarse'],
-    "which of cifar100's labels",
-    flag_values=values,
-  )
+  with group(values, 'Data'):
+    define_folder(
+      values,
+      'data_dir',
+      '/tmp/cifar10_data',
+      "the folder that holds the data set's folder, or that folder itself, or "
+      'its archive',
+    )
+    flags.DEFINE_string(
+      'dataset',
+      'cifar10',
+      'cifar10, cifar100, sample, or NAME: DATA_DIR/NAME-batches-bin',
+      flag_values=values,
+    )
+    flags.DEFINE_enum(
+      'label',
+      'fine',
+      ['fine', 'coarse'],
+      "which of cifar100's labels",
+      flag_values=values,
+    )
 
 
 def define_network_flags(values, batch_size=True):
   """Defines what every script has that builds the network."""
-  if batch_size:
+  with group(values, 'Network'):
+    if batch_size:
+      define_positive(
+        values, 'batch_size', 128, 'examples in a batch', maximum=100000
+      )
+    define_bool(values, 'use_fp16', 'compute layers in float16')
     define_positive(
-      values, 'batch_size', 128, 'examples in a batch', maximum=100000
+      values,
+      'image_size',
+      24,
+      'height and width of the part of a picture that the network sees',
+      maximum=32,
     )
-  define_bool(values, 'use_fp16', 'compute layers in float16')
-  define_positive(
-    values,
-    'image_size',
-    24,
-    'height and width of the part of a picture that the network sees',
-    maximum=32,
-  )
 
 
 def define_checkpoint_flags(values):
@@ -376,18 +395,27 @@ def _fail(reason, exit_status):
 
 
 def _help(values, doc, unless_given):
-  """Returns the script's help: its docstring and every flag."""
-  lines = [doc.strip(), '', 'Flags:']
-  for name in sorted(values):
-    flag = values[name]
-    if name in _GENERAL_FLAGS:
+  """Returns the script's help: its docstring, and its flags by group."""
+  lines = [doc.strip()]
+  for title, members in values.flags_by_module_dict().items():
+    if not title.endswith(_GROUP_END):
       continue
-    shown = '--[no]' if flag.boolean else '--'
-    default = '' if flag.default is None else ' (%s)' % flag.default
-    if name in unless_given:
-      default = " (the run's, else %s)" % flag.default
-    lines.append('  %s%s' % (shown, name))
-    lines.append(
-      textwrap.indent(textwrap.fill(flag.help + default, 70), ' ' * 6)
-    )
+    lines += ['', title]
+    for flag in members:
+      shown = '  --[no]' + flag.name if flag.boolean else '  --' + flag.name
+      text = flag.help
+      if flag.name in unless_given:
+        text += " (the run's, else %s)" % flag.default
+      elif not flag.boolean and flag.default is not None:
+        shown += '=%s' % flag.default
+      if len(shown) >= _HELP_COLUMN:
+        lines.append(shown)
+        shown = ''
+      lines += textwrap.wrap(
+        text,
+        79,
+        initial_indent=shown.ljust(_HELP_COLUMN),
+        subsequent_indent=' ' * _HELP_COLUMN,
+        drop_whitespace=True,
+      )
   return '\n'.join(lines)

@@ -10,43 +10,46 @@ import command_line
 from absl import flags
 
 FLAGS = command_line.new_flags()
+with command_line.group(FLAGS, 'Evaluation'):
+  command_line.define_checkpoint_flags(FLAGS)
+  command_line.define_folder(
+    FLAGS, 'eval_dir', '/tmp/cifar10_eval', 'the folder of summaries'
+  )
+  flags.DEFINE_enum(
+    'eval_data',
+    'test',
+    ['test', 'train_eval'],
+    'which examples: test, or train_eval for the training files, undistorted',
+    flag_values=FLAGS,
+  )
+  command_line.define_positive(
+    FLAGS, 'num_examples', 10000, 'evaluate the first of them, at most'
+  )
+with command_line.group(FLAGS, 'When'):
+  command_line.define_bool(FLAGS, 'run_once', 'evaluate once, then end')
+  command_line.define_positive(
+    FLAGS, 'eval_interval_secs', 300, 'seconds between looks for a checkpoint'
+  )
+  flags.DEFINE_integer(
+    'idle_timeout_secs',
+    0,
+    'end after so many seconds without a new checkpoint; 0: never',
+    0,
+    command_line.MAX_INT,
+    flag_values=FLAGS,
+  )
+  command_line.exclude(FLAGS, 'run_once', 'idle_timeout_secs')
+with command_line.group(FLAGS, 'What is shown'):
+  command_line.define_bool(FLAGS, 'per_class', 'print a table of the classes')
+  flags.DEFINE_string(
+    'predictions',
+    None,
+    'a CSV file to write: index, label, prediction and probability of each '
+    'example of the newest evaluation',
+    flag_values=FLAGS,
+  )
 command_line.define_data_flags(FLAGS)
 command_line.define_network_flags(FLAGS)
-command_line.define_folder(
-  FLAGS, 'eval_dir', '/tmp/cifar10_eval', 'the folder of summaries'
-)
-flags.DEFINE_enum(
-  'eval_data',
-  'test',
-  ['test', 'train_eval'],
-  'which examples: test, or train_eval for the training files, undistorted',
-  flag_values=FLAGS,
-)
-command_line.define_checkpoint_flags(FLAGS)
-command_line.define_positive(
-  FLAGS, 'eval_interval_secs', 300, 'seconds between looks for a checkpoint'
-)
-command_line.define_positive(
-  FLAGS, 'num_examples', 10000, 'evaluate the first of them, at most'
-)
-command_line.define_bool(FLAGS, 'run_once', 'evaluate once, then end')
-flags.DEFINE_integer(
-  'idle_timeout_secs',
-  0,
-  'end after so many seconds without a new checkpoint; 0: never',
-  0,
-  command_line.MAX_INT,
-  flag_values=FLAGS,
-)
-command_line.exclude(FLAGS, 'run_once', 'idle_timeout_secs')
-command_line.define_bool(FLAGS, 'per_class', 'print a table of the classes')
-flags.DEFINE_string(
-  'predictions',
-  None,
-  'a CSV file to write: index, label, prediction and probability of each '
-  'example of the newest evaluation',
-  flag_values=FLAGS,
-)
 
 
 def main():

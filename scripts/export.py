@@ -8,15 +8,16 @@ Each call writes a version of its own: export_dir/1, export_dir/2, …
 import command_line
 
 FLAGS = command_line.new_flags()
+with command_line.group(FLAGS, 'Export'):
+  command_line.define_checkpoint_flags(FLAGS)
+  command_line.define_folder(
+    FLAGS, 'export_dir', '/tmp/cifar10_export', 'the folder of versions'
+  )
+  command_line.define_bool(
+    FLAGS, 'tflite', 'write model.tflite beside the SavedModel as well'
+  )
 command_line.define_data_flags(FLAGS)
 command_line.define_network_flags(FLAGS, batch_size=False)
-command_line.define_checkpoint_flags(FLAGS)
-command_line.define_folder(
-  FLAGS, 'export_dir', '/tmp/cifar10_export', 'the folder of versions'
-)
-command_line.define_bool(
-  FLAGS, 'tflite', 'write model.tflite beside the SavedModel as well'
-)
 
 
 def main():

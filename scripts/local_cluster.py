@@ -16,21 +16,22 @@ from absl import flags
 from cifar10 import local_cluster
 
 FLAGS = command_line.new_flags()
-training_flags.define(FLAGS, max_steps=100000, is_task=False)
 OWN = ('num_workers', 'num_ps', 'evaluator', 'max_restarts')
-flags.DEFINE_integer(
-  'num_workers', 1, 'workers beside the chief', 0, 64, flag_values=FLAGS
-)
-command_line.define_positive(FLAGS, 'num_ps', 1, 'parameter servers', 64)
-command_line.define_bool(FLAGS, 'evaluator', 'evaluate beside, too')
-flags.DEFINE_integer(
-  'max_restarts',
-  3,
-  'how often a task that a signal ended is started again',
-  0,
-  command_line.MAX_INT,
-  flag_values=FLAGS,
-)
+with command_line.group(FLAGS, 'Processes'):
+  flags.DEFINE_integer(
+    'num_workers', 1, 'workers beside the chief', 0, 64, flag_values=FLAGS
+  )
+  command_line.define_positive(FLAGS, 'num_ps', 1, 'parameter servers', 64)
+  command_line.define_bool(FLAGS, 'evaluator', 'evaluate beside, too')
+  flags.DEFINE_integer(
+    'max_restarts',
+    3,
+    'how often a task that a signal ended is started again',
+    0,
+    command_line.MAX_INT,
+    flag_values=FLAGS,
+  )
+training_flags.define(FLAGS, max_steps=100000, is_task=False)
 
 
 def main():

@@ -10,14 +10,15 @@ import command_line
 import training_flags
 
 FLAGS = command_line.new_flags()
+with command_line.group(FLAGS, 'Towers'):
+  command_line.define_positive(
+    FLAGS,
+    'num_gpus',
+    1,
+    'towers, each with batches of batch_size of its own',
+    maximum=256,
+  )
 training_flags.define(FLAGS, max_steps=1000000)
-command_line.define_positive(
-  FLAGS,
-  'num_gpus',
-  1,
-  'towers, each with batches of batch_size of its own',
-  maximum=256,
-)
 
 
 def main():

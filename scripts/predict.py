@@ -8,13 +8,14 @@ Classes, size and float type are those of the run, unless flags say otherwise.
 import command_line
 
 FLAGS = command_line.new_flags()
+with command_line.group(FLAGS, 'Prediction'):
+  command_line.define_checkpoint_flags(FLAGS)
+  command_line.define_positive(
+    FLAGS, 'top_k', 3, 'how many classes a picture, the likeliest first'
+  )
+  command_line.define_bool(FLAGS, 'json', 'print a JSON object a line')
 command_line.define_data_flags(FLAGS)
 command_line.define_network_flags(FLAGS)
-command_line.define_checkpoint_flags(FLAGS)
-command_line.define_positive(
-  FLAGS, 'top_k', 3, 'how many classes a picture, the likeliest first'
-)
-command_line.define_bool(FLAGS, 'json', 'print a JSON object a line')
 
 
 def main(images):

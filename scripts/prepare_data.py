@@ -59,39 +59,40 @@ ACTIONS = {
 }
 
 FLAGS = command_line.new_flags()
+with command_line.group(FLAGS, 'What is done'):
+  flags.DEFINE_enum(
+    'action',
+    'download',
+    list(ACTIONS),
+    'download: a published archive; sample: the data set that is drawn; '
+    'from_folder: pictures, a folder for each class, become a data set; '
+    'to_folder: a data set becomes PNG files; svhn: the .mat files of SVHN '
+    'become a data set',
+    flag_values=FLAGS,
+  )
+  command_line.define_folder(
+    FLAGS,
+    'image_dir',
+    None,
+    'the folder of pictures, read or made; of svhn, that of the .mat files',
+  )
+  command_line.define_float(
+    FLAGS,
+    'test_fraction',
+    None,
+    'the part of each class that from_folder sets aside for evaluation, where '
+    'there is no folder test; none: 0.2',
+    maximum=0.99,
+  )
+  flags.DEFINE_integer(
+    'seed',
+    0,
+    'of the shuffle',
+    0,
+    command_line.MAX_INT,
+    flag_values=FLAGS,
+  )
 command_line.define_data_flags(FLAGS)
-flags.DEFINE_enum(
-  'action',
-  'download',
-  list(ACTIONS),
-  'download: a published archive; sample: the data set that is drawn; '
-  'from_folder: pictures, a folder for each class, become a data set; '
-  'to_folder: a data set becomes PNG files; svhn: the .mat files of SVHN '
-  'become a data set',
-  flag_values=FLAGS,
-)
-command_line.define_folder(
-  FLAGS,
-  'image_dir',
-  None,
-  'the folder of pictures, read or made; of svhn, that of the .mat files',
-)
-command_line.define_float(
-  FLAGS,
-  'test_fraction',
-  None,
-  'the part of each class that from_folder sets aside for evaluation, where '
-  'there is no folder test; none: 0.2',
-  maximum=0.99,
-)
-flags.DEFINE_integer(
-  'seed',
-  0,
-  'of the shuffle',
-  0,
-  command_line.MAX_INT,
-  flag_values=FLAGS,
-)
 
 
 def main():

@@ -1,11 +1,13 @@
 """The flags of every script that trains, and what is done with them."""
 
 import os
+import shlex
+import sys
 
 import command_line
 from absl import flags
 
-from cifar10 import cluster
+from cifar10 import cluster, datasets
 
 # Which flags describe a cluster, the arguments of `cluster.resolve`.
 _CLUSTER_FLAGS = (
@@ -20,8 +22,50 @@ _CLUSTER_FLAGS = (
 _EVALUATOR_INTERVAL_SECS = 5
 
 
-def _define_input_flags(values):
-  """Defines how pictures are shuffled and distorted."""
+def define(values, max_steps, is_task=True):
+  """Defines what every script has that trains.
+
+  Args:
+    values: the script's flags.
+    max_steps: the default of that flag.
+    is_task: whether to define which task of a cluster the process is.
+  """
+  with command_line.group(values, 'Training'):
+    _define_run_flags(values, max_steps)
+  command_line.define_data_flags(values)
+  command_line.define_network_flags(values)
+  with command_line.group(values, 'Input'):
+    _define_input_flags(values)
+  with command_line.group(values, 'What is printed and saved'):
+    _define_output_flags(values)
+  with command_line.group(values, 'Cluster'):
+    if is_task:
+      _define_task_flags(values)
+    _define_cluster_flags(values)
+
+
+def _define_run_flags(values, max_steps):
+  """Defines where and how far a run goes."""
+  command_line.define_folder(
+    values,
+    'train_dir',
+    '/tmp/cifar10_train',
+    'the folder of checkpoints and summaries; a run in it is continued',
+    is_run=True,
+  )
+  command_line.define_positive(
+    values, 'max_steps', max_steps, 'the step at which training is done'
+  )
+  command_line.define_bool(
+    values, 'overwrite', 'start afresh: remove the run in train_dir first'
+  )
+  command_line.define_float(
+    values,
+    'learning_rate',
+    0.1,
+    'the learning rate of the first 350 epochs',
+    maximum=1e30,
+  )
   flags.DEFINE_integer(
     'seed',
     None,
@@ -30,6 +74,10 @@ def _define_input_flags(values):
     command_line.MAX_INT,
     flag_values=values,
   )
+
+
+def _define_input_flags(values):
+  """Defines how pictures are shuffled and distorted."""
   command_line.define_float(
     values,
     'min_queue_fraction',
@@ -46,47 +94,30 @@ def _define_input_flags(values):
   )
 
 
-def define(values, max_steps, is_task=True):
-  """Defines what every script has that trains.
-
-  Args:
-    values: the script's flags.
-    max_steps: the default of that flag.
-    is_task: whether to define which task of a cluster the process is.
-  """
-  command_line.define_data_flags(values)
-  command_line.define_network_flags(values)
-  _define_input_flags(values)
-  command_line.define_folder(
-    values,
-    'train_dir',
-    '/tmp/cifar10_train',
-    'the folder of checkpoints and summaries; a run in it is continued',
-    is_run=True,
-  )
+def _define_output_flags(values):
+  """Defines what a run that trains prints, and when it writes to its folder."""
   command_line.define_positive(
-    values, 'max_steps', max_steps, 'the step at which training is done'
+    values, 'log_frequency', 10, 'steps between lines on standard output'
   )
   command_line.define_bool(
     values, 'log_device_placement', 'log which device each operation is on'
   )
   command_line.define_positive(
-    values, 'log_frequency', 10, 'steps between lines on standard output'
+    values, 'save_checkpoint_secs', 600, 'seconds between checkpoints'
   )
-  command_line.define_bool(
-    values, 'overwrite', 'start afresh: remove the run in train_dir first'
-  )
-  command_line.define_float(
+  command_line.define_positive(
     values,
-    'learning_rate',
-    0.1,
-    'the learning rate of the first 350 epochs',
-    maximum=1e30,
+    'save_checkpoint_steps',
+    None,
+    'steps between checkpoints, instead of seconds',
   )
-  _define_saving_flags(values)
-  if is_task:
-    _define_task_flags(values)
-  _define_cluster_flags(values)
+  command_line.exclude(values, 'save_checkpoint_secs', 'save_checkpoint_steps')
+  command_line.define_positive(
+    values, 'save_summaries_steps', 100, 'steps between summaries'
+  )
+  command_line.define_positive(
+    values, 'max_to_keep', 5, 'how many checkpoints to keep'
+  )
 
 
 def _define_task_flags(values):
@@ -133,31 +164,16 @@ def _define_cluster_flags(values):
   )
 
 
-def _define_saving_flags(values):
-  """Defines when a run that trains writes to its folder."""
-  command_line.define_positive(
-    values, 'save_checkpoint_secs', 600, 'seconds between checkpoints'
-  )
-  command_line.define_positive(
-    values,
-    'save_checkpoint_steps',
-    None,
-    'steps between checkpoints, instead of seconds',
-  )
-  command_line.exclude(values, 'save_checkpoint_secs', 'save_checkpoint_steps')
-  command_line.define_positive(
-    values, 'save_summaries_steps', 100, 'steps between summaries'
-  )
-  command_line.define_positive(
-    values, 'max_to_keep', 5, 'how many checkpoints to keep'
-  )
-
-
 def _arguments(values):
   """Returns the flags as arguments of `training.train`, cluster included."""
   given = command_line.arguments(values)
   described = {name: given.pop(name) for name in _CLUSTER_FLAGS}
-  return {**given, 'cluster': cluster.resolve(os.environ, **described)}
+  given['cluster'] = resolved = cluster.resolve(os.environ, **described)
+  # Where a worker is, the chief's folder need not be.
+  is_worker = resolved and resolved.task and not resolved.is_chief
+  if is_worker and not values['train_dir'].present:
+    given['train_dir'] = None
+  return given
 
 
 def _evaluate(given):
@@ -187,4 +203,20 @@ def train(values):
     _evaluate(given)
     return
   training = command_line.import_quietly('cifar10.training')
-  training.train(**given)
+  if training.train(**given):
+    print('Evaluate it:', _eval_command(given), file=sys.stderr)
+
+
+def _eval_command(given):
+  """Returns the command line that evaluates the run."""
+  script = os.path.join(os.path.dirname(sys.argv[0]), 'eval.py')
+  train_dir = given['train_dir']
+  words = [
+    'python',
+    script,
+    '--checkpoint_dir=' + train_dir,
+    '--eval_dir=' + os.path.join(train_dir, 'eval'),
+  ]
+  if given['data_dir'] != datasets.DATA_DIR:
+    words.append('--data_dir=' + given['data_dir'])
+  return shlex.join([*words, '--run_once'])

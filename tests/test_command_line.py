@@ -160,7 +160,9 @@ def test_help(script, word, monkeypatch, capsys):
   assert exit_of(script.FLAGS, monkeypatch, word) == 0
   out, err = capsys.readouterr()
   assert out.startswith('What it does.')
-  assert all('%s\n' % name in out for name in FLAGS[script.__name__])
+  listed = re.findall(r'^  --(?:\[no\])?(\w+)', out, re.MULTILINE)
+  assert sorted(listed) == sorted(FLAGS[script.__name__])
+  assert max(map(len, out.splitlines())) < 80
   assert err == ''
 
 

@@ -194,7 +194,7 @@ def test_an_older_checkpoint_at_a_lower_rate(small_run):
     text=True,
   )
   assert process.returncode == 1
-  _, line = process.stderr.splitlines()
+  line = process.stderr.splitlines()[-1]
   match = re.match(
     r'train\.py: step (\d+): .* is not finite, at the learning rate 10000: ',
     line,

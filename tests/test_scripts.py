@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -30,13 +31,27 @@ def test_train_resume_towers_and_evaluate(sample_run, sample, tmp_path):
   assert out[0].startswith('Filling queue with 4000 CIFAR')
   assert list(losses(out)) == [0, 10]
   assert 4.6 < losses(out)[0] < 4.8
-  assert err == ['Starting a new run in %s' % sample_run['train_dir']]
+  assert err[0] == 'Starting a new run in %s' % sample_run['train_dir']
+  begins = [
+    'Data: sample',
+    'Training: ',
+    'Checkpoints: ',
+    'Trained: steps 0 to 12',
+  ]
+  assert [line.startswith(s) for line, s in zip(err[1:], begins)] == [True] * 4
+  assert err[5].startswith('Evaluate it: python ') and len(err) == 6
 
   out, err = run('train', max_steps=14, log_frequency=1, **sample_run)
   assert list(losses(out)) == [12, 13]
-  assert err == [
+  assert err[0] == (
     'Resuming from %s/model.ckpt-12 at step 12' % sample_run['train_dir']
-  ]
+  )
+  # The command that it ends with is one to copy: it runs as it stands.
+  words = shlex.split(err[-1].removeprefix('Evaluate it: '))
+  process = subprocess.run(
+    [sys.executable, *words[1:]], capture_output=True, text=True
+  )
+  assert precision(process.stdout.splitlines())[2:] == (2000, 14)
 
   out, err = run('multi_gpu_train', max_steps=17, num_gpus=2, **sample_run)
   assert list(losses(out)) == [14]
@@ -97,7 +112,7 @@ def test_a_run_that_diverges_ends_with_one_line(sample_run):
     text=True,
   )
   assert process.returncode == 1
-  starting, said = process.stderr.splitlines()
+  starting, *_, said = process.stderr.splitlines()
   assert 'not finite' in said
   assert str(sample_run['train_dir']) in said
 
@@ -289,7 +304,7 @@ def test_the_originals_checkpoints_evaluate_and_resume(
   assert precision(out)[2:] == (200, 7)
   out, err = run('train', max_steps=9, log_frequency=1, **sample_run)
   assert list(losses(out)) == [7, 8]
-  assert err[-1].endswith('model.ckpt-7 at step 7')
+  assert err[0].endswith('model.ckpt-7 at step 7')
   path = checkpoints.newest(str(train_dir))
   assert tf.train.load_variable(path, 'global_step').dtype == np.int64
   average = tf.train.load_variable(path, 'total_loss/avg')
