@@ -225,8 +225,12 @@ def _say_once(line, *args):
   log.info(line, *args)
 
 
-def require_newest(directory):
+def require_newest(directory, flag='--checkpoint_dir'):
   """Returns the path prefix of the newest whole checkpoint.
+
+  Args:
+    directory: the folder of the checkpoints.
+    flag: the flag that names it.
 
   Raises:
     CheckpointError: there is none.
@@ -240,7 +244,7 @@ def require_newest(directory):
     if _exists(directory):
       what = 'is a checkpoint, its folder is wanted'
   raise CheckpointError(
-    '%s %s: train first, or name another --checkpoint_dir' % (directory, what)
+    '%s %s: train first, or name another %s' % (directory, what, flag)
   )
 
 

@@ -26,6 +26,7 @@ from cifar10 import (
   restarts,
   session,
   signals,
+  starting,
   towers,
 )
 from cifar10.cluster import Cluster
@@ -68,6 +69,8 @@ class Settings:
     use_fp16: whether layers compute in float16.
     num_gpus: how many towers; None: the plain network, without towers.
     seed: int that repeats a run on CPUs; None: another run each time.
+    finetune_from: the folder of another run, with whose layers a new run
+      begins, all but the last; None: with random ones.
     overwrite: whether to start afresh, and remove the run in `train_dir`.
     log_frequency: steps between lines on standard output.
     log_device_placement: whether to log which device each operation is on.
@@ -95,6 +98,7 @@ class Settings:
   use_fp16: bool = False
   num_gpus: int | None = None
   seed: int | None = None
+  finetune_from: str | None = None
   overwrite: bool = False
   log_frequency: int = 10
   log_device_placement: bool = False
@@ -157,6 +161,8 @@ def _lead(settings, member=None, sync=None):
   train_dir, max_steps = settings.train_dir, settings.max_steps
   # Refuses a folder of another program, before any data is fetched.
   checkpoints.is_run(train_dir)
+  if settings.finetune_from is not None:
+    checkpoints.require_newest(settings.finetune_from, '--finetune_from')
   if not settings.overwrite:
     checkpoints.check_same_run(
       train_dir,
@@ -178,7 +184,9 @@ def _lead(settings, member=None, sync=None):
       member.wait_for_start()
     with _graph(settings, member):
       loss, train_op = _build(settings, split, member, sync)
-      scaffold = _scaffold(train_dir, settings.max_to_keep)
+      scaffold = starting.scaffold(
+        train_dir, settings.max_to_keep, settings.finetune_from
+      )
       _say_filling(settings, split)
       num_batches = (settings.num_gpus or 1) * (sync.aggregated if sync else 1)
       session.run(
@@ -416,35 +424,3 @@ def build_graph(
     loss, global_step, losses=losses, gradients=gradients, **schedule
   )
   return loss, train_op
-
-
-def _scaffold(train_dir, max_to_keep):
-  """Returns what sets the variables of a new session, and saves them.
-
-  The newest checkpoint is looked up when a session is made, not now: a session
-  that is made again after a fault goes on from what was saved since.
-  """
-  saver = tf.train.Saver(max_to_keep=max_to_keep, save_relative_paths=True)
-  variables = {v.op.name: v for v in tf.global_variables()}
-  # The original's multi-GPU program kept no averages of losses.
-  optional = [key for key in variables if key.endswith('/avg')]
-
-  def restore(_, session):
-    path = checkpoints.newest(train_dir)
-    if path is None:
-      log.info('Starting a new run in %s', train_dir)
-      return
-    checkpoints.restore(session, path, variables, optional)
-    # Those that the index names count for max_to_keep, which may be lower than
-    # it was. All others are nobody's to remove, nor are newer ones, not whole.
-    paths = checkpoints.listed(train_dir)
-    paths = paths[: paths.index(path)] if path in paths else paths
-    paths.append(path)
-    for old in paths[:-max_to_keep]:
-      tf.train.remove_checkpoint(old)
-    saver.recover_last_checkpoints(paths[-max_to_keep:])
-    log.info(
-      'Resuming from %s at step %d', path, checkpoints.read_global_step(path)
-    )
-
-  return tf.train.Scaffold(saver=saver, init_fn=restore)

@@ -66,6 +66,14 @@ def _define_run_flags(values, max_steps):
     'the learning rate of the first 350 epochs',
     maximum=1e30,
   )
+  command_line.define_folder(
+    values,
+    'finetune_from',
+    None,
+    'the folder of another run: a new one begins with its layers, all but the '
+    'last',
+    is_run=True,
+  )
   flags.DEFINE_integer(
     'seed',
     None,
