@@ -1,22 +1,10 @@
 """Charts: each has a description that TensorBoard shows."""
 
-import os
-
 import pytest
 import tensorflow.compat.v1 as tf
+from events import read
 
 from cifar10 import charts, summaries
-
-
-def read(folder):
-  """Returns the values of all event files of a folder, with their steps."""
-  return [
-    (event.step, value)
-    for name in sorted(os.listdir(folder))
-    if 'tfevents' in name
-    for event in tf.train.summary_iterator(os.path.join(folder, name))
-    for value in event.summary.value
-  ]
 
 
 @pytest.fixture(autouse=True)

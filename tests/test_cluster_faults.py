@@ -5,6 +5,7 @@ import time
 
 import clusters
 import pytest
+from events import read
 
 pytestmark = pytest.mark.process
 
@@ -39,12 +40,14 @@ def test_a_run_without_faults(sync, flags, tmp_path):
   with clusters.running(tmp_path, sync_replicas=sync, **flags) as tasks:
     check_end(tasks, sync, secs=15)
     assert tasks.steps()[0] == 0
-    # The others have no folder of the run, and need none.
-    for name in ('worker0', 'worker1', 'ps0'):
-      assert sorted(p.name for p in (tmp_path / name).iterdir()) == [
-        'err',
-        'out',
-      ]
+    # The others have no checkpoints, and need none; workers have charts.
+    assert {p.name for p in (tmp_path / 'ps0').iterdir()} == {'err', 'out'}
+    for name, task in (('worker0', 'worker_0'), ('worker1', 'worker_1')):
+      (folder,) = (tmp_path / name / 'run').iterdir()
+      assert folder.name == task
+      tags = {value.tag for _, value in read(folder)}
+      assert {'total_loss_raw', 'input/batches_in_queue'} <= tags
+      assert 'conv1/weights' not in tags
 
 
 @MODES

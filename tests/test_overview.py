@@ -4,7 +4,7 @@ import re
 
 import pytest
 import tensorflow.compat.v1 as tf
-from test_charts import read
+from events import read
 
 from cifar10 import overview, training
 
