@@ -300,7 +300,7 @@ def loss(logits, labels, scope=None):
 
 
 def _add_loss_summaries(total_loss, losses):
-  """Keeps a moving average of every loss, and shows both.
+  """Keeps a moving average of every loss, and shows it.
 
   Args:
     total_loss: float32 [], from `loss`.
@@ -322,7 +322,6 @@ def _add_loss_summaries(total_loss, losses):
       )
     update = average.assign_sub((1 - LOSS_AVERAGE_DECAY) * (average - value))
     updates.append(update)
-    summaries.scalar(name + '_raw', value)
     summaries.scalar(name, tf.convert_to_tensor(update))
   return tf.group(*updates, name='loss_averages')
 
@@ -377,6 +376,8 @@ def train(
     dependencies = [tf.debugging.check_numerics(total_loss, 'total_loss')]
     if average_losses:
       dependencies.append(_add_loss_summaries(total_loss, losses))
+    for value in [*losses, total_loss]:
+      summaries.scalar(loss_name(value) + '_raw', value)
     optimizer = _AveragedGradientDescent(rate)
     if wrap_optimizer is not None:
       optimizer = wrap_optimizer(optimizer)

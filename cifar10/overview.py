@@ -22,49 +22,44 @@ class OverviewHook(tf.train.SessionRunHook):
   Hooks that save come before it: it names the checkpoint.
   """
 
-  def __init__(self, settings, split, examples_a_step, clock=None):
+  def __init__(self, settings, split, examples_a_step):
     """Makes the hook.
 
     Args:
       settings: the `training.Settings`.
       split: the `datasets.Split` to train on.
       examples_a_step: examples a step, those of all towers and replicas.
-      clock: hook before this one, which knows the global step as its `step`;
-        None: nobody else counts it.
     """
     self._settings = settings
     self._split = split
     self._examples_a_step = examples_a_step
-    self._clock = clock
     self._first_step = self._start_time = None
 
+  def begin(self):
+    self._global_step = tf.train.get_global_step()
+
   def after_create_session(self, session, coord):
-    step = int(session.run(tf.train.get_global_step()))
     # A session that is made again after a fault goes on with the same run.
-    if self._first_step is not None:
-      self._step = step
-      return
-    self._first_step = self._step = step
-    for line in self._plan(step):
-      log.info('%s', line)
-    self._write_page(session.graph, step)
+    if self._first_step is None:
+      self._first_step = step = int(session.run(self._global_step))
+      for line in self._plan(step):
+        log.info('%s', line)
+      self._write_page(session.graph, step)
 
   def before_run(self, run_context):
     if self._start_time is None:
       self._start_time = time.monotonic()
 
-  def after_run(self, run_context, run_values):
-    self._step = self._clock.step if self._clock else self._step + 1
-
   def end(self, session):
-    steps = self._step - self._first_step
-    if steps <= 0:
+    last_step = int(session.run(self._global_step))
+    steps = last_step - self._first_step
+    if self._start_time is None or steps <= 0:
       return
     secs = max(time.monotonic() - self._start_time, 1e-6)
     log.info(
       'Trained: steps %d to %d in %s, %.0f examples a second; saved as %s',
       self._first_step,
-      self._step,
+      last_step,
       _duration(secs),
       steps * self._examples_a_step / secs,
       checkpoints.newest(self._settings.train_dir),

@@ -197,7 +197,7 @@ def _lead(settings, member=None, sync=None):
           *([sync.hook(is_chief=True)] if sync else []),
           *_saving_hooks(settings, run, scaffold),
           overview.OverviewHook(
-            settings, split, num_batches * settings.batch_size, clock=member
+            settings, split, num_batches * settings.batch_size
           ),
           hooks.GraphWriterHook(train_dir, train_op),
           *([] if member else [tf.train.StopAtStepHook(last_step=max_steps)]),

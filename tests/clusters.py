@@ -89,7 +89,7 @@ class Tasks:
       lambda: any(
         int(said) >= step
         for name in self._processes
-        for said in re.findall(r'step (\d+)', self.out(name) + self.err(name))
+        for said in re.findall(r': step (\d+)', self.out(name) + self.err(name))
       )
     )
 
