@@ -119,21 +119,22 @@ def exclude(values, *names):
   )
 
 
-class _FolderParser(flags.ArgumentParser):
-  """Parses the name of a folder, `~` included."""
+class _PathParser(flags.ArgumentParser):
+  """Parses the name of a folder, or of a file, `~` included."""
 
-  def __init__(self, is_run):
+  def __init__(self, is_run=False, what='folder'):
     self._is_run = is_run
+    self._what = what
 
   def parse(self, argument):
     if not argument:
-      raise ValueError('must name a folder')
+      raise ValueError('must name a %s' % self._what)
     try:
       argument.encode()
     except UnicodeEncodeError as e:
       raise ValueError('TensorFlow takes names in UTF-8 only') from e
     if '://' in argument:
-      raise ValueError('must be a folder of this machine, not a URL')
+      raise ValueError('must be a %s of this machine, not a URL' % self._what)
     # Looking for checkpoints, it would find, and prune, those of other folders.
     if self._is_run and glob.escape(argument) != argument:
       raise ValueError('TensorFlow takes *, ? and [ for patterns')
@@ -142,7 +143,13 @@ class _FolderParser(flags.ArgumentParser):
 
 def define_folder(values, name, default, text, is_run=False):
   """Defines a flag that names a folder, maybe that of a run's checkpoints."""
-  flags.DEFINE(_FolderParser(is_run), name, default, text, flag_values=values)
+  flags.DEFINE(_PathParser(is_run), name, default, text, flag_values=values)
+
+
+def define_file(values, name, text):
+  """Defines a flag that names a file, or none."""
+  parser = _PathParser(what='file')
+  flags.DEFINE(parser, name, None, text, flag_values=values)
 
 
 def define_bool(values, name, text):

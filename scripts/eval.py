@@ -41,12 +41,11 @@ with command_line.group(FLAGS, 'When'):
   command_line.exclude(FLAGS, 'run_once', 'idle_timeout_secs')
 with command_line.group(FLAGS, 'What is shown'):
   command_line.define_bool(FLAGS, 'per_class', 'print a table of the classes')
-  flags.DEFINE_string(
+  command_line.define_file(
+    FLAGS,
     'predictions',
-    None,
     'a CSV file to write: index, label, prediction and probability of each '
     'example of the newest evaluation',
-    flag_values=FLAGS,
   )
 command_line.define_data_flags(FLAGS)
 command_line.define_network_flags(FLAGS)

@@ -211,6 +211,23 @@ def test_what_is_wrong_is_named_in_one_line(words, said, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
+  'word, said',
+  [
+    ('--predictions=', 'must name a file'),
+    ('--predictions=gs://x.csv', 'must be a file of this machine'),
+  ],
+)
+def test_the_name_of_a_file(word, said, monkeypatch, capsys):
+  values = command_line.new_flags()
+  command_line.define_file(values, 'predictions', 'a file')
+  assert exit_of(values, monkeypatch, word) == 2
+  assert said in capsys.readouterr().err
+  home = os.path.expanduser('~/x.csv')
+  assert exit_of(values, monkeypatch, '--predictions=~/x.csv') == 0
+  assert values.predictions == home
+
+
+@pytest.mark.parametrize(
   'content, said',
   [
     (b'\xff\xfe', 'no text in UTF-8'),
