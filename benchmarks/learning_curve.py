@@ -41,10 +41,12 @@ def measure(args, path):
   with open(path, 'w', newline='') as f:
     writer = csv.writer(f, lineterminator='\n')
     writer.writerow(['step', 'correct', 'examples'])
-    for checkpoint in checkpoints.listed(args.train_dir):
+    last, paths = 0, checkpoints.listed(args.train_dir)
+    for checkpoint in paths:
       step = checkpoints.read_global_step(checkpoint)
-      if step == 0 or step % args.every:
+      if step < last + args.every and checkpoint != paths[-1]:
         continue
+      last = step
       results, _ = evaluation.evaluate_once(
         checkpoint, split, 500, split.num_examples, run.image_size
       )
@@ -94,7 +96,9 @@ def main():
   parser.add_argument('--train_dir', help='leave out to draw what OUT.csv has')
   parser.add_argument('--data_dir', default='/tmp/cifar10_data')
   parser.add_argument('--dataset', default='cifar10')
-  parser.add_argument('--every', type=int, default=1, help='steps apart')
+  parser.add_argument(
+    '--every', type=int, default=1, help='steps apart, at least'
+  )
   parser.add_argument('--secs_per_step', type=float, required=True)
   parser.add_argument('--out', required=True, help='without .csv and .png')
   args = parser.parse_args()

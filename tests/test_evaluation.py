@@ -93,6 +93,8 @@ def test_summaries_are_written_at_the_step(evaluate, tmp_path):
   expected |= {'precision_by_class/class%d' % i for i in present}
   expected |= {'confusion_matrix', 'mistakes', 'conv1/filters/image'}
   assert written.keys() == expected
+  for (_, value), *_ in written.values():
+    assert value.metadata.summary_description
   for i in present:
     _, value = written['precision_by_class/class%d' % i][0]
     assert value.simple_value == (i == 4)
