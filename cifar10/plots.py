@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 @functools.cache
 def available():
   """Returns whether pictures can be drawn; where not, says so, once."""
+  # It says where it keeps its settings, and its list of fonts.
+  logging.getLogger('matplotlib').setLevel(logging.ERROR)
   try:
     import matplotlib.figure  # noqa: F401
   except ImportError:
@@ -34,8 +36,6 @@ def available():
       "mistakes: pip install 'matplotlib>=3.8'"
     )
     return False
-  # It says where it keeps its list of fonts.
-  logging.getLogger('matplotlib').setLevel(logging.ERROR)
   return True
 
 

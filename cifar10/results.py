@@ -81,7 +81,8 @@ class Results:
     Raises:
       cifar10.Error: it cannot be written.
     """
-    part = '%s.%d.part' % (path, os.getpid())
+    target = os.path.realpath(path)
+    part = '%s.%d.part' % (target, os.getpid())
     names = self.class_names
     try:
       with open(part, 'w', encoding='utf-8', newline='') as f:
@@ -92,7 +93,7 @@ class Results:
           writer.writerow(
             [i, names[label], names[prediction], '%.6f' % probability]
           )
-      os.replace(part, path)
+      os.replace(part, target)
     except OSError as e:
       raise Error(
         '--predictions=%s: cannot be written: %s' % (path, e.strerror)
@@ -104,11 +105,17 @@ class Results:
 
 def check_csv(path):
   """Raises `cifar10.UsageError` where `Results.write_csv` should not write."""
-  folder = os.path.dirname(os.path.abspath(path))
+  folder = os.path.dirname(os.path.realpath(path))
   if not os.path.isdir(folder):
     raise UsageError('--predictions=%s: there is no folder %s' % (path, folder))
-  if not os.path.lexists(path):
+  if not os.access(folder, os.W_OK):
+    raise UsageError(
+      '--predictions=%s: %s cannot be written to' % (path, folder)
+    )
+  if not os.path.exists(path):
     return
+  if not os.path.isfile(path):
+    raise UsageError('--predictions=%s: not a file' % path)
   try:
     with open(path, encoding='utf-8', errors='replace') as f:
       is_ours = f.read(len(_HEADER)) in ('', _HEADER)

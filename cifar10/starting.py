@@ -1,10 +1,11 @@
 """What the variables of a session begin with, and what saves them."""
 
 import logging
+import os
 
 import tensorflow.compat.v1 as tf
 
-from cifar10 import checkpoints
+from cifar10 import UsageError, checkpoints
 
 # The layer that is as wide as there are classes: it is another data set's.
 _LAST_LAYER = 'softmax_linear/'
@@ -53,6 +54,16 @@ def scaffold(train_dir, max_to_keep, finetune_from=None):
     )
 
   return tf.train.Scaffold(saver=saver, init_fn=restore)
+
+
+def check(finetune_from, train_dir):
+  """Raises `cifar10.Error` where a run cannot begin with another's layers."""
+  checkpoints.require_newest(finetune_from, '--finetune_from')
+  if os.path.realpath(finetune_from) == os.path.realpath(train_dir):
+    raise UsageError(
+      '--finetune_from=%s is the run itself: name another --train_dir'
+      % finetune_from
+    )
 
 
 def _begin_with(session, directory):

@@ -162,7 +162,7 @@ def _lead(settings, member=None, sync=None):
   # Refuses a folder of another program, before any data is fetched.
   checkpoints.is_run(train_dir)
   if settings.finetune_from is not None:
-    checkpoints.require_newest(settings.finetune_from, '--finetune_from')
+    starting.check(settings.finetune_from, train_dir)
   if not settings.overwrite:
     checkpoints.check_same_run(
       train_dir,

@@ -1,6 +1,7 @@
 """What an evaluation found, against counts made by hand."""
 
 import csv
+import os
 
 import numpy as np
 import pytest
@@ -67,12 +68,14 @@ def test_a_line_for_each_example(results, tmp_path):
   [
     ('none/x.csv', 'there is no folder'),
     ('letter.txt', 'a file that is something else: name another'),
-    ('folder', 'Is a directory'),
+    ('folder', 'not a file'),
+    ('pipe', 'not a file'),
   ],
 )
 def test_a_path_that_is_not_for_it(name, text, tmp_path):
   (tmp_path / 'letter.txt').write_text('Dear')
   (tmp_path / 'folder').mkdir()
+  os.mkfifo(tmp_path / 'pipe')
   with pytest.raises(UsageError, match=text):
     check_csv(str(tmp_path / name))
   assert (tmp_path / 'letter.txt').read_text() == 'Dear'
@@ -81,3 +84,12 @@ def test_a_path_that_is_not_for_it(name, text, tmp_path):
 def test_a_folder_that_is_gone(results, tmp_path):
   with pytest.raises(Error, match='cannot be written: No such file'):
     results.write_csv(str(tmp_path / 'gone' / 'x.csv'))
+
+
+def test_a_link_stays_a_link(results, tmp_path):
+  (tmp_path / 'real').mkdir()
+  (tmp_path / 'x.csv').symlink_to(tmp_path / 'real' / 'y.csv')
+  check_csv(str(tmp_path / 'x.csv'))
+  results.write_csv(str(tmp_path / 'x.csv'))
+  assert (tmp_path / 'x.csv').is_symlink()
+  assert len((tmp_path / 'real' / 'y.csv').read_text().splitlines()) == 7

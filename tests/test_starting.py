@@ -6,7 +6,7 @@ import tensorflow.compat.v1 as tf
 from networks import save_constant_network, save_random_network
 from pictures import random_images, write_records
 
-from cifar10 import checkpoints, training
+from cifar10 import UsageError, checkpoints, training
 
 LAYERS = ['conv1', 'conv2', 'local3', 'local4']
 
@@ -24,10 +24,9 @@ def finetune(tmp_path, caplog):
     training.train(
       data_dir=str(tmp_path / 'data'),
       dataset='pets',
-      train_dir=str(tmp_path / 'run'),
       finetune_from=str(tmp_path / 'old'),
       batch_size=4,
-      **{'max_steps': 1, **settings},
+      **{'train_dir': str(tmp_path / 'run'), 'max_steps': 1, **settings},
     )
     return str(tmp_path / 'run')
 
@@ -86,3 +85,12 @@ def test_what_does_not_fit_is_refused(finetune, tmp_path):
   save_random_network(tmp_path / 'old', image_size=32)
   with pytest.raises(checkpoints.CheckpointError, match='local3.* has shape'):
     finetune()
+
+
+def test_the_run_itself_is_refused_and_stays(finetune, tmp_path):
+  save_random_network(tmp_path / 'old')
+  before = sorted((tmp_path / 'old').iterdir())
+  for overwrite in (False, True):
+    with pytest.raises(UsageError, match='is the run itself'):
+      finetune(train_dir=str(tmp_path / 'old'), overwrite=overwrite)
+  assert sorted((tmp_path / 'old').iterdir()) == before
