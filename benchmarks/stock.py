@@ -51,11 +51,11 @@ def inference(
   assert summarize and not use_fp16 and normalize is None
   layers = {}
   with tf.variable_scope('conv1'):
-    conv1, biases = cifar10._convolution(images, channels=64, bias=0.0)
+    conv1, biases, _ = cifar10._convolution(images, channels=64, bias=0.0)
     layers['conv1'] = conv1 = cifar10._biased_relu(conv1, biases)
   norm1 = tf.nn.lrn(cifar10._max_pool(conv1, 'pool1'), **cifar10.LRN)
   with tf.variable_scope('conv2'):
-    conv2, biases = cifar10._convolution(norm1, channels=64, bias=0.1)
+    conv2, biases, _ = cifar10._convolution(norm1, channels=64, bias=0.1)
     layers['conv2'] = conv2 = cifar10._biased_relu(conv2, biases)
   pool2 = cifar10._max_pool(tf.nn.lrn(conv2, **cifar10.LRN), 'pool2')
   features = tf.reshape(pool2, [-1, pool2.shape[1:].num_elements()])

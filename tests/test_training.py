@@ -147,7 +147,7 @@ def test_train_writes_checkpoints_summaries_and_run_json(
 ):
   train(small_data, tmp_path / 'run', 5)
   assert len(printed_losses(capsys)) == 5
-  assert written_tags(tmp_path / 'run') == TAGS | {'global_step/sec'}
+  assert written_tags(tmp_path / 'run') == TAGS | {'global_step/sec', 'run'}
   path = checkpoints.newest(str(tmp_path / 'run'))
   assert {name for name, _ in tf.train.list_variables(path)} == KEYS
   assert checkpoints.read_global_step(path) == 5
